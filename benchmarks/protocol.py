@@ -13,13 +13,13 @@ The paper's protocol, for every dataset whose files are in DATA, in this order:
 
 With `--chosen`, instead: every combination of `--epochs`, `--batch-size`, `--sampler`, `--regime`, `--learning-rate`,
 `--max-grad-norm`, `--noise-factor` (in units of that noise) and `--seed`, each with one value or several, on the first
-`--records` of the datasets that are named; the commands of `experiments/separation` are such.
+`--records` of the datasets that are named.
 
 Searches are judged on 5,000 training records that they do not train on; no bracket covers what is chosen by them, as in
 the paper. Every line is one training: what was asked for, the accuracy on the test records (a measurement, no bound),
 and the brackets of epsilon at delta = 1e-5 and of the separation of the run that was executed. Started again with the
-same file, lines that are there are not made again, nor those of `--kept experiments/protocol/rows.csv`; lines without a
-bracket, left where time was up, get theirs from
+same file, lines that are there are not made again, nor those of `--kept trained.csv` (the kept ones are in
+`src/calipers/papers/ertan2026`); lines without a bracket, left where time was up, get theirs from
 
     python -m benchmarks.protocol --out rows.jsonl --fill
 

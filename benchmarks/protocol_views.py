@@ -1,6 +1,7 @@
 """What the protocol's rows show: a table for every dataset, and accuracy against the epsilon that is certified.
 
-    python -m benchmarks.protocol_views experiments/protocol/rows.csv --picture experiments/protocol/accuracy.png
+    KEPT=src/calipers/papers/ertan2026/trained.csv
+    python -m benchmarks.protocol_views $KEPT --picture experiments/protocol/accuracy.png
 
 `--gather ROWS ...` makes the kept rows from files of `benchmarks.protocol`, and from rows that were kept (.csv). An
 accuracy is a measurement, with the smallest and the largest of the seeds; an epsilon is a bracket, and the upper jaw is

@@ -67,6 +67,8 @@ POSITIVE_PROBABILITY = Domain(0.0, 1.0, low_open=True)
 OPEN_UNIT = Domain(0.0, 1.0, low_open=True, high_open=True)
 COUNT = Domain(1, math.inf, integer=True)
 COUNT_FROM_ZERO = Domain(0, math.inf, integer=True)
+SEED = Domain(0, 2**53, integer=True)
+"""Whole numbers that double precision holds exactly, so that no seed is silently another one."""
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...], remedy: str = "") -> str:

@@ -39,9 +39,6 @@ from calipers.shown import Shown
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 VIEWS = ("worst-case", "isolated")
-DERIVED_RATES = ("public", "moving")
-LAST_BATCHES = ("drop", "keep")
-RESHUFFLES = ("every-epoch", "once")
 
 UNIT = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,39}")
 
@@ -265,9 +262,9 @@ CHOICES = {
     "normalization": NORMALIZATIONS,
     "adjacency": ADJACENCIES,
     "view": VIEWS,
-    "last_batch": LAST_BATCHES,
-    "reshuffle": RESHUFFLES,
-    "derived_rate": DERIVED_RATES,
+    "last_batch": ("drop", "keep"),
+    "reshuffle": ("every-epoch", "once"),
+    "derived_rate": ("public", "moving"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -48,10 +49,10 @@ def test_a_result_is_the_bound_of_the_one_run_audit_and_judges_the_first_delta()
     found = play_one_run(leaky, canaries=1000, seed=0)
     result = audit_one_run(found, deltas=(1e-3,), claim=(1.0, 1e-5))
     exact = one_run_audit(found.scores, found.included, guesses=default_guesses(1000), delta=1e-5)
-    assert result.epsilon[0] == exact
+    assert result.epsilon[0] == dataclasses.replace(exact, claim=1.0)
     assert [bound.delta for bound in result.epsilon] == [1e-5, 1e-3]
     assert result.verdicts[0][:2] == ("claim", AuditOutcome.FALSIFIED)
-    assert result.claims == pytest.approx((1.0, 1.0 - 1e-3), abs=0.02)
+    assert [bound.claim for bound in result.epsilon] == pytest.approx((1.0, 1.0 - 1e-3), abs=0.02)
     assert audit_one_run(found, claim=(8.0, 1e-5)).verdicts[0][1] is AuditOutcome.CANNOT_TELL
     json.dumps(result.to_dict(), allow_nan=False)
 
@@ -63,8 +64,7 @@ def test_a_described_run_is_judged_by_its_claim_and_its_jaw() -> None:
         measured = measure(Run(sample_rate=1.0, steps=1, noise_multiplier=noise))
         result = audit_one_run(found, claim=measured.claim, upper=measured)
         assert [outcome for _, outcome, _ in result.verdicts] == [expected, expected]
-        assert result.uppers is not None
-        assert result.uppers[0] == pytest.approx(measured.epsilon(1e-5).upper, rel=1e-2)
+        assert result.epsilon[0].upper == pytest.approx(measured.epsilon(1e-5).upper, rel=1e-2)
 
 
 def test_a_file_of_canaries_is_read_and_judged(tmp_path: Path) -> None:

@@ -159,12 +159,12 @@ def test_a_true_claim_is_rarely_falsified_and_a_false_one_often() -> None:
     wrong = right = alarms = 0
     for _ in range(REPEATS):
         absent, present = gaussian_shift(1.0)(rng)
-        split, band = SplitScores(absent, present, CONFIDENCE), Band(absent, present, CONFIDENCE)
-        wrong += judge(split, band, honest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
-        right += judge(split, band, dishonest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
+        split = SplitScores(absent, present, CONFIDENCE)
+        wrong += judge(split, honest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
+        right += judge(split, dishonest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
         absent, present = gaussian_shift(0.0)(rng)
-        split, band = SplitScores(absent, present, CONFIDENCE), Band(absent, present, CONFIDENCE)
-        alarms += judge(split, band, private, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
+        split = SplitScores(absent, present, CONFIDENCE)
+        alarms += judge(split, private, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
     assert not exceeds_its_right(wrong)
     assert not exceeds_its_right(alarms)
     assert right > 0.9 * REPEATS
@@ -178,9 +178,9 @@ def test_consistent_is_rarely_said_of_a_violation_of_the_stated_size() -> None:
     wrong = 0
     for _ in range(REPEATS):
         absent, present = gaussian_shift(1.0)(rng)
-        split, band = SplitScores(absent, present, CONFIDENCE), Band(absent, present, CONFIDENCE)
+        split = SplitScores(absent, present, CONFIDENCE)
         claim = profile_of(lambda epsilon: exact - violation - 1e-6)
-        wrong += judge(split, band, claim, (0.0,), violation).outcome is AuditOutcome.CONSISTENT
+        wrong += judge(split, claim, (0.0,), violation).outcome is AuditOutcome.CONSISTENT
     assert not exceeds_its_right(wrong)
 
 

@@ -151,7 +151,8 @@ def test_two_games_cannot_share_a_ledger(path: Path) -> None:
     from pathlib import Path
     from calipers.auditing.ledger import LedgerError, open_ledger
     try:
-        open_ledger(Path(sys.argv[1]), {DESCRIPTION!r}, resume=True).close()
+        with open_ledger(Path(sys.argv[1]), {DESCRIPTION!r}, resume=True):
+            pass
     except LedgerError as error:
         print(error)
     """

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from calipers.auditing.audit import AuditResult, audit
-from calipers.auditing.band import Band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.ledger import LedgerError
@@ -54,8 +53,7 @@ def falsified(absent: np.ndarray, present: np.ndarray, claim: Profile, looks: tu
     for look in looks:
         parts = absent[: look.trials], present[: look.trials]
         split = SplitScores(*parts, CONFIDENCE, spent=look.spent)
-        band = Band(*parts, CONFIDENCE, look.spent)
-        if judge(split, band, claim, EPSILONS).outcome is AuditOutcome.FALSIFIED:
+        if judge(split, claim, EPSILONS).outcome is AuditOutcome.FALSIFIED:
             return look.trials
     return None
 

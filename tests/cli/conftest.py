@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from importlib import import_module
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -124,9 +125,7 @@ def calibrated_with(monkeypatch):
             beside={},
         )
 
-    module = ModuleType("calipers.calibrate")
-    module.solve = solve
-    monkeypatch.setitem(sys.modules, "calipers.calibrate", module)
+    monkeypatch.setattr(import_module("calipers.calibrate"), "solve", solve)
     return calls
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import pickle
 from decimal import Decimal
 from functools import partial
 
 import pytest
 from scipy.special import ndtr, ndtri
 
+from calipers.explorer import jobs
 from calipers.explorer.drawing import page_record, rows
-from calipers.explorer.jobs import Refusal, Remembered, Worker, Written, compare_remembered
-from calipers.explorer.requests import read_asked
+from calipers.explorer.jobs import Refusal, Written, answered
+from calipers.explorer.requests import Asked, read_asked
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
-from calipers.reports.comparison import compare_measurements
+from calipers.reports.comparison import compare_judged, compare_measurements
 from calipers.reports.sections import run_file
 from calipers.run import Run, load_runs
 
@@ -103,23 +105,22 @@ def test_remembered_measurements_get_the_verdicts_of_real_ones() -> None:
     names, runs = ("fixed", "poisson", "noisy"), (FIXED, POISSON, FLOORED)
     measurements = [measure(run) for run in runs]
     real = compare_measurements(names, measurements, QUESTIONS)
-    remembered = [Remembered.of(m, answer(m, QUESTIONS)) for m in measurements]
-    found = compare_remembered(names, remembered)
+    replies = [jobs.measured(Asked((run,), QUESTIONS, 1e-3)) for run in runs]
+    found = compare_judged(names, [pickle.loads(pickle.dumps(reply.judged)) for reply in replies])
     assert found == real
     assert "poisson is certainly more private than fixed" in found.verdicts[0].sentence
 
 
 def test_a_worker_answers_and_refuses_and_goes_on() -> None:
     """Measurements, reports and refusals, one after another, from one worker."""
-    worker = Worker()
     asked = read_asked(FIXED.to_dict())
-    assert isinstance(worker.answer(partial(Worker.measured, asked=asked)), Written)
+    assert isinstance(answered(partial(jobs.measured, asked)), Written)
     hopeless = read_asked({**FIXED.to_dict(), "noise_multiplier": 1e-9})
-    refusal = worker.answer(partial(Worker.measured, asked=hopeless))
+    refusal = answered(partial(jobs.measured, hopeless))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "input"
     assert "noise_multiplier" in refusal.reason
-    written = worker.answer(partial(Worker.report, asked=asked, form="md"))
+    written = answered(partial(jobs.report, asked, "md"))
     assert isinstance(written, Written)
     assert b"Privacy of a DP-SGD run" in written.content
 
@@ -132,6 +133,7 @@ def test_a_worker_survives_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
             raise error
 
         monkeypatch.setattr("calipers.explorer.jobs.measure", broken)
-        refusal = Worker().answer(partial(Worker.measured, asked=read_asked(FIXED.to_dict())))
+        unseen = read_asked({**FIXED.to_dict(), "noise_multiplier": 1.2345})
+        refusal = answered(partial(jobs.measured, unseen))
         assert isinstance(refusal, Refusal)
         assert refusal.kind == kind

@@ -121,12 +121,16 @@ def second_words(tree: ast.AST) -> list[str]:
 
 
 def unsorted_all(tree: ast.AST) -> list[str]:
-    """`__all__` lists out of order, in the order ruff keeps: CONSTANTS, Classes, then the rest, each by name."""
+    """`__all__` lists out of order, in the order ruff keeps: CONSTANTS, Classes, then the rest, each by name.
+
+    Names that another table of the module lists (`*TABLE`) are in that table's order.
+    """
     found = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or "__all__" not in [ast.unparse(target) for target in node.targets]:
             continue
-        names = ast.literal_eval(node.value)
+        assert isinstance(node.value, ast.List)
+        names = [ast.literal_eval(name) for name in node.value.elts if not isinstance(name, ast.Starred)]
         order = sorted(names, key=lambda name: (0 if name.isupper() else 1 if name[0].isupper() else 2, name))
         if list(names) != order or len(set(names)) != len(names):
             found.append(f"__all__ should be {order}")

@@ -14,6 +14,7 @@ from calipers.errors import InputError
 from calipers.laws.allocated.average_tests import EventFamily, MaximumTests
 from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffle_tests import law_of_tests
+from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 from calipers.theorems.samplers_gap import (
     shuffle_delta_lower,
@@ -137,19 +138,19 @@ def test_between_the_event_and_deterministic_batches(sigma: float, rounds: int, 
 def test_epsilon_of_one_epoch(sigma: float, rounds: int, delta: float) -> None:
     """epsilon(delta) beats the event's, stays below that of one Gaussian round, and is shown by a test."""
     attack = ShuffleAttack(sigma, rounds)
-    epsilon = attack.epsilon(delta)
+    epsilon, _ = attack.best_epsilon(delta)
     assert shuffle_epsilon_lower(delta, sigma, rounds) <= epsilon <= gaussian_epsilon(1.0 / sigma, delta)
-    assert attack.delta(epsilon) >= delta * (1.0 - 1e-9)
+    assert attack.best_delta(epsilon)[0] >= delta * (1.0 - 1e-9)
 
 
 @pytest.mark.parametrize("sigma", [1.0, 3.0])
 def test_epochs_of_one_batch_compose_like_gaussians(sigma: float) -> None:
     """T = 1, four epochs: the composed attack stays below mu = 2/sigma and finds 98% of its epsilon."""
-    attack = ShuffleAttack(sigma, 1)
+    attack = AttackProduct([(ShuffleAttack(sigma, 1), 4)])
     exact = gaussian_epsilon(2.0 / sigma, 1e-5)
-    assert 0.98 * exact <= attack.epsilon(1e-5, epochs=4) <= exact
+    assert 0.98 * exact <= attack.epsilon(1e-5)[0] <= exact
     delta = float(gaussian_delta(2.0 / sigma, 0.8))
-    assert 0.97 * delta <= attack.delta(0.8, epochs=4) <= delta
+    assert 0.97 * delta <= attack.delta(0.8)[0] <= delta
 
 
 def test_a_hundred_epochs_approach_gaussian_privacy() -> None:
@@ -157,7 +158,7 @@ def test_a_hundred_epochs_approach_gaussian_privacy() -> None:
     v2 = 1.0 / 1.3**2
     variance = (math.exp(4 * v2) - 1) + (math.exp(v2) - 1) - 2 * (math.exp(2 * v2) - 1)
     limit = gaussian_epsilon(math.sqrt(100 * variance / 10_000), 1e-5)
-    found = ShuffleAttack(1.3, 10_000).epsilon(1e-5, epochs=100)
+    found, _ = AttackProduct([(ShuffleAttack(1.3, 10_000), 100)]).epsilon(1e-5)
     assert 0.98 * limit <= found <= 1.08 * limit
 
 

@@ -13,6 +13,7 @@ from calipers.laws.allocated.displaced import DisplacedEpoch, blocks_of_two_or_m
 from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
 
@@ -103,12 +104,12 @@ def test_products_multiply_epochs() -> None:
     once, twice = ProofProduct([(epoch, 1)]), ProofProduct([(epoch, 2)])
     assert once.epsilon(1e-5) == pytest.approx(epoch.epsilon(1e-5), rel=1e-2)
     assert epoch.epsilon(1e-5) <= twice.epsilon(1e-5) <= gaussian_epsilon(math.sqrt(2.0), 1e-5)
-    assert ShuffleAttack(1.0, 100, 0.99).epsilon(1e-5, epochs=2) <= twice.epsilon(1e-5)
+    assert AttackProduct([(ShuffleAttack(1.0, 100, 0.99), 2)]).epsilon(1e-5)[0] <= twice.epsilon(1e-5)
     value = twice.epsilon(1e-5)
     assert twice.delta(value) <= 1.001e-5
     curve = twice.curve(1e-9)
     assert curve.symmetrized().epsilon(1e-5) == pytest.approx(value, rel=2e-3)
-    assert curve.symmetrized().epsilon(1e-5) >= ShuffleAttack(1.0, 100, 0.99).epsilon(1e-5, epochs=2)
+    assert curve.symmetrized().epsilon(1e-5) >= AttackProduct([(ShuffleAttack(1.0, 100, 0.99), 2)]).epsilon(1e-5)[0]
 
 
 # --------------------------------------------------------------------- nothing left over

@@ -22,14 +22,14 @@ RUN = Run(sample_rate=0.05, steps=100, noise_multiplier=1.5)
 class Vague(Composition):
     """A product that says next to nothing at some places, as a computation that has run out of digits does."""
 
-    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Nothing at 1e-6."""
-        found = super()._epsilon(delta, tolerance)
+        found = super().epsilon(delta, tolerance)
         return found if delta != 1e-6 else Jaws(0.0, 50.0, 1.0, False)
 
-    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """Nothing at 2."""
-        found = super()._delta(epsilon, tolerance)
+        found = super().delta(epsilon, tolerance)
         return found if epsilon != 2.0 else Jaws(0.0, 1.0, 1.0, False)
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import math
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import ndtr
 
 from calipers.papers import registry
 from calipers.papers.chua2024 import claims, crossing, published
-from calipers.papers.chua2024.figures import add_deltas, add_epsilons
+from calipers.papers.chua2024.figures import add_quote
 from calipers.papers.chua2024.settings import (
     ORDERS,
     deterministic,
@@ -55,20 +56,20 @@ def by_name(rows):
     return {row.quantity: row for row in rows}
 
 
-def seen(name, add, *arguments, **options):
+def seen(name, quote, quantity, bins, **shown):
     """The rows that an item shows of quoted numbers, without its curves."""
     table = Sheet("quoted", listed=False)
-    add(table, *arguments, **options)
+    add_quote(table, quote, SimpleNamespace(**shown), quantity, bins=bins)
     entry = registry.described("chua2024")[name]
     return registry.viewed("chua2024", entry | {"remarks": []}, Computed([table])).rows
 
 
-def epsilon_rows(*arguments, **options):
-    return seen("figure-1", add_epsilons, *arguments, **options)
+def epsilon_rows(quote, steps, delta, bins=True):
+    return seen("figure-1", quote, "epsilon", bins, steps=steps, delta=delta)
 
 
-def delta_rows(*arguments, **options):
-    return seen("figure-3", add_deltas, *arguments, **options)
+def delta_rows(quote, noise_multiplier, steps):
+    return seen("figure-3", quote, "delta", bins=False, noise_multiplier=noise_multiplier, steps=steps)
 
 
 def quoted_deltas(figure):

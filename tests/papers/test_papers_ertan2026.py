@@ -15,7 +15,16 @@ from oracles.written_files import check_files
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.papers import registry
 from calipers.papers.ertan2026 import claims, figures, published, settings, sizes
-from calipers.papers.ertan2026.settings import epoch, epochs_of, forced_noise, leaks, poisson_ceiling
+from calipers.papers.ertan2026.settings import (
+    epoch,
+    epochs_of,
+    forced_noise,
+    isolated,
+    poisson,
+    poisson_ceiling,
+    shuffle,
+    worst_case_epsilon,
+)
 from calipers.papers.items import Agreement
 
 QUICK = ("figure-1", "figure-2", "figure-3", "figure-4", "model-sizes", "utility")
@@ -101,9 +110,9 @@ def test_two_rounds_are_bracketed_by_quadrature(sigma):
     setting = epoch(2, sigma)
     with mp.workdps(20):
         exact = isolated_separation_of_two_rounds(setting.noise_multiplier)
-        assert leaks(setting).isolated.separation().lower <= exact <= leaks(setting).isolated.separation().upper
+        assert isolated(setting).separation().lower <= exact <= isolated(setting).separation().upper
         exact = poisson_separation_of_two_rounds(setting.noise_multiplier)
-        assert leaks(setting).poisson.separation().lower <= exact <= leaks(setting).poisson.separation().upper
+        assert poisson(setting).separation().lower <= exact <= poisson(setting).separation().upper
 
 
 @pytest.mark.parametrize(("batch", "records"), [(4096, 50_000), (1024, 50_000)])
@@ -115,12 +124,12 @@ def test_table_runs_agree_with_simulation(batch, records):
     ratios = np.exp(m * noise - m * m / 2)
     share, rate = setting.steps_per_epoch * batch / records, batch / records
     losses = {
-        "isolated": share * np.maximum(1 - ratios.mean(axis=1), 0),
-        "poisson": np.maximum(1 - np.prod(1 - rate + rate * ratios, axis=1), 0),
+        isolated: share * np.maximum(1 - ratios.mean(axis=1), 0),
+        poisson: np.maximum(1 - np.prod(1 - rate + rate * ratios, axis=1), 0),
     }
-    for name, loss in losses.items():
+    for measured, loss in losses.items():
         mean, error = loss.mean() / math.sqrt(2), 5 * loss.std() / math.sqrt(2 * len(loss))
-        found = getattr(leaks(setting), name).separation()
+        found = measured(setting).separation()
         assert found.lower - error <= mean <= found.upper + error
         assert found.upper - found.lower < 0.002
 
@@ -184,7 +193,7 @@ def test_runs_at_the_threshold_leak_what_the_theorems_force_and_far_more(monkeyp
 def test_the_proof_for_shuffling_is_the_gaussian_of_fixed_batches():
     """At the upper jaw of ε the profile of G_mu, mu = sqrt(E)/σ, is at most 1/N; a hair below it is larger."""
     setting = epochs_of(50_000, 4096, 10)
-    upper = leaks(setting).shuffle.epsilon(1 / 50_000).upper
+    upper = shuffle(setting).epsilon(1 / 50_000).upper
     with mp.workdps(40):
         mu = mp.sqrt(10) / mp.mpf(setting.noise_multiplier)
         profile = lambda e: mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)  # noqa: E731
@@ -193,10 +202,10 @@ def test_the_proof_for_shuffling_is_the_gaussian_of_fixed_batches():
 
 def test_the_quick_route_to_epsilon_is_wider_than_the_attack_and_holds_it(monkeypatch):
     """Without the attack the proof stays and the lower jaw falls, and the row says so."""
-    found, delta = leaks(epochs_of(50_000, 4096, 10)), 1 / 50_000
-    low, high, note = found.worst_case_epsilon(delta)
+    run, delta = epochs_of(50_000, 4096, 10), 1 / 50_000
+    low, high, note = worst_case_epsilon(run, delta)
     monkeypatch.setattr(settings, "_LONGEST_ATTACKED", 1)
-    quick_low, quick_high, quick_note = found.worst_case_epsilon(delta)
+    quick_low, quick_high, quick_note = worst_case_epsilon(run, delta)
     assert quick_low < low <= high == pytest.approx(quick_high, rel=1e-9)
     assert note == ""
     assert "isolated" in quick_note
@@ -404,7 +413,7 @@ def test_figure_4_predicts_more_than_any_noise_can_give(result_of):
 def test_the_ceiling_is_reached_as_the_noise_vanishes():
     """At σ = 0.1 one epoch of two rounds nearly attains it: the bound is not vacuous."""
     ceiling = poisson_ceiling(2)
-    found = leaks(epoch(2, 0.1)).poisson.separation()
+    found = poisson(epoch(2, 0.1)).separation()
     assert ceiling == pytest.approx(0.75 / math.sqrt(2))
     assert 0.999 * ceiling < found.upper
     assert found.lower <= ceiling

@@ -55,7 +55,7 @@ def reports(fixed_measurement):
         "open": report_measurement(measure(SHUFFLED), questions),
         "train": report_training(fixed_measurement, questions, [("accuracy", "0.97"), ("model", "cnn <5 layers>")]),
         "calibrate": report_calibration(calibration, fixed_measurement, questions),
-        "compare": report_comparison(compared, two),
+        "compare": report_comparison(compared, two, questions),
     }
 
 

@@ -23,7 +23,8 @@ def line(*points: tuple[float, float]) -> SimpleNamespace:
 
 
 def measured(run: Run, upper: SimpleNamespace, lower: SimpleNamespace) -> SimpleNamespace:
-    return SimpleNamespace(runs=(run,), stated=None, curve=lambda side: upper if side is Side.UPPER else lower)
+    described = SimpleNamespace(runs=(run,), stated=None)
+    return SimpleNamespace(answers=described, curve=lambda side: upper if side is Side.UPPER else lower)
 
 
 PERFECT = line((0, 1), (1, 0))

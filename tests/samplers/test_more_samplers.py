@@ -90,7 +90,10 @@ def test_bins_that_are_kept_are_the_same_in_every_epoch():
     assert anew[:5] != anew[5:10]
 
 
-@pytest.mark.parametrize("sampler", EVERYONE, ids=lambda sampler: sampler.law().sampler)
+ANEW = [BallsAndBins(dataset_size=6, rounds=3, epochs=4), Shuffle(dataset_size=6, batch_size=2, epochs=4)]
+
+
+@pytest.mark.parametrize("sampler", [*EVERYONE, *ANEW], ids=lambda sampler: sampler.law().sampler)
 def test_an_interrupted_stream_goes_on(sampler):
     """At every place, with the batches it would have had."""
     whole = [tuple(batch) for batch in BatchStream(sampler, np.random.default_rng(5))]

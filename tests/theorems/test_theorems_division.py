@@ -126,7 +126,7 @@ def test_guarantees_lie_below_their_ceilings_and_opposed_gradients_are_worst(siz
     for alpha in ALPHAS:
         worst = expected_pair_fnr(alpha, 60, size, 0.6, 5.0, -1.0)
         assert worst <= expected_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5)
-        assert expected_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) <= expected_ceiling(alpha, 60, size)
+        assert expected_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) <= expected_ceiling(alpha, 60, size, 1)
         assert batch_pair_fnr(alpha, 60, size, 0.6, 5.0, -1.0) <= batch_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) + 1e-9
         assert batch_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) <= batch_ceiling(alpha, 60, size, 0.6)
 

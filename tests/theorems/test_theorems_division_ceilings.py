@@ -17,13 +17,11 @@ from calipers.theorems.division_ceilings import (
     batch_ceiling_of_rounds,
     collapse_dimension,
     expected_ceiling,
-    expected_ceiling_of_rounds,
     floor_ceiling_of_rounds,
 )
 from calipers.theorems.division_limits import (
     batch_gaussian_ceiling,
     expected_gaussian_ceiling,
-    expected_gaussian_ceiling_of_rounds,
     floor_gaussian_ceiling_of_rounds,
     scale_functionals,
     symmetric_composition,
@@ -38,7 +36,7 @@ def test_three_coordinates_have_a_power_as_ceiling(alpha, size):
     """Two coordinates without signal: F(t) = 1 - e^(-t/2), so f_bar = (1 - alpha)^((1 + 1/N)^2); bound from above."""
     with mp.workdps(40):
         truth = (1 - mp.mpf(alpha)) ** ((1 + mp.mpf(1) / size) ** 2)
-        value = expected_ceiling(alpha, 3, size)
+        value = expected_ceiling(alpha, 3, size, 1)
         assert truth <= value <= truth * (1 + mp.mpf(10) ** -10)
 
 
@@ -53,7 +51,7 @@ def test_rounds_multiply_the_degrees(steps):
 
         x = mp.findroot(lambda x: 1 - tail(x) - mp.mpf(alpha), mp.mpf(steps) / 2)
         truth = tail(x * mp.mpf(25) / 16)
-        value = expected_ceiling_of_rounds(alpha, 3, size, steps)
+        value = expected_ceiling(alpha, 3, size, steps)
         assert truth <= value <= truth * (1 + mp.mpf(10) ** -10)
         # floor(0.5 * 9) = 4 and floor(0.5 * 10) = 5: the same divisors.
         assert floor_ceiling_of_rounds(alpha, 3, 9, 0.5, steps) == value
@@ -61,8 +59,8 @@ def test_rounds_multiply_the_degrees(steps):
 
 def test_published_settings():
     """Section 5.4 and Appendix A.4, exact where the paper draws the limit theorem."""
-    small = [expected_ceiling(alpha, 26010, 999) for alpha in GRID]
-    large = [expected_ceiling(alpha, 1485217, 59999) for alpha in GRID]
+    small = [expected_ceiling(alpha, 26010, 999, 1) for alpha in GRID]
+    large = [expected_ceiling(alpha, 1485217, 59999, 1) for alpha in GRID]
     assert small == pytest.approx([0.997909, 0.98212, 0.854091, 0.672446, 0.409721], abs=1e-6)
     assert large == pytest.approx([0.998899, 0.989209, 0.894868, 0.740786, 0.488542], abs=1e-6)
     assert floor_ceiling_of_rounds(0.1, 26010, 140199, 0.005, 200) == pytest.approx(0.000443787, rel=2e-6)
@@ -76,7 +74,7 @@ def test_a_simulated_norm_test_attains_the_ceiling():
     threshold = 5.0
     alpha = float((norms < threshold).mean())
     beta = float((norms >= threshold * (1.0 + 1.0 / size) ** 2).mean())
-    assert abs(expected_ceiling(alpha, dimension, size) - beta) < 5.0 * 2.0 * 0.5 / math.sqrt(trials)
+    assert abs(expected_ceiling(alpha, dimension, size, 1) - beta) < 5.0 * 2.0 * 0.5 / math.sqrt(trials)
 
 
 @settings(max_examples=15)
@@ -84,8 +82,8 @@ def test_a_simulated_norm_test_attains_the_ceiling():
 def test_ceilings_are_monotone(alpha, dimension, size, rate, more, share):
     """Lemmas 3.14, 3.15 and 3.16, up to the outward rounding."""
     slack = 1.0 + 1e-10
-    assert expected_ceiling(alpha, dimension, size) <= expected_ceiling(alpha, dimension, size + more) * slack
-    assert expected_ceiling(alpha, dimension + more, size) <= expected_ceiling(alpha, dimension, size) * slack
+    assert expected_ceiling(alpha, dimension, size, 1) <= expected_ceiling(alpha, dimension, size + more, 1) * slack
+    assert expected_ceiling(alpha, dimension + more, size, 1) <= expected_ceiling(alpha, dimension, size, 1) * slack
     value = batch_ceiling(alpha, dimension, size, rate)
     assert batch_ceiling(alpha, dimension + more, size, rate) <= value * slack
     assert batch_ceiling(alpha, dimension, size, rate + share * (1.0 - rate)) <= value * slack
@@ -103,15 +101,15 @@ def test_the_batch_ceiling_is_the_stated_mixture_and_tends_to_its_limit():
 
 def test_one_coordinate_hides_the_scale():
     """Without a coordinate free of signal there is nothing to test: ID."""
-    assert expected_ceiling(0.3, 1, 5) == 0.7
+    assert expected_ceiling(0.3, 1, 5, 1) == 0.7
     assert batch_ceiling(0.3, 1, 5, 0.5) == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(("alpha", "beta", "size"), [(0.1, 0.5, 999), (0.3, 0.01, 7), (0.2, 0.9, 5)])
 def test_the_collapse_dimension_is_the_first_below_the_rate(alpha, beta, size):
     found = collapse_dimension(alpha, beta, size)
-    assert expected_ceiling(alpha, found, size) <= beta
-    assert found == 1 or expected_ceiling(alpha, found - 1, size) > beta
+    assert expected_ceiling(alpha, found, size, 1) <= beta
+    assert found == 1 or expected_ceiling(alpha, found - 1, size, 1) > beta
 
 
 def test_a_dataset_too_large_to_collapse_is_refused():
@@ -181,9 +179,9 @@ def test_functionals_agree_with_integrals_over_alpha(divisor):
 def test_the_limit_theorem_lies_above_the_exact_ceiling(dimension, size):
     """Theorem 3.13 and Corollary B.2 hold and are not tight."""
     for alpha in (0.1, 0.4):
-        assert expected_ceiling(alpha, dimension, size) <= expected_gaussian_ceiling(alpha, dimension, size).upper
-        rounds = expected_gaussian_ceiling_of_rounds(alpha, dimension, size, 20)
-        assert expected_ceiling_of_rounds(alpha, dimension, size, 20) <= rounds.upper
+        assert expected_ceiling(alpha, dimension, size, 1) <= expected_gaussian_ceiling(alpha, dimension, size, 1).upper
+        rounds = expected_gaussian_ceiling(alpha, dimension, size, 20)
+        assert expected_ceiling(alpha, dimension, size, 20) <= rounds.upper
         assert batch_ceiling(alpha, dimension, size, 0.7) <= batch_gaussian_ceiling(alpha, dimension, size, 0.7)
 
 
@@ -193,11 +191,11 @@ def test_the_limit_theorem_is_vacuous_below_about_three_coordinates_per_record()
     levels = np.linspace(0.05, 0.95, 91)
 
     def gap(dimension):
-        return min(expected_gaussian_ceiling(a, dimension, size).upper - (1.0 - a) for a in levels)
+        return min(expected_gaussian_ceiling(a, dimension, size, 1).upper - (1.0 - a) for a in levels)
 
     assert gap(3 * size + 1) > 0.0
     assert gap(int(3.6 * size) + 1) < 0.0
-    assert min(expected_gaussian_ceiling(a, 26010, 59999).upper - (1.0 - a) for a in levels) > 0.0
+    assert min(expected_gaussian_ceiling(a, 26010, 59999, 1).upper - (1.0 - a) for a in levels) > 0.0
 
 
 def test_the_limit_theorem_holds_for_gaussian_curves():
@@ -213,12 +211,12 @@ def test_the_limit_theorem_holds_for_gaussian_curves():
 
 def test_conditions_of_the_limit_theorem_are_refused():
     with pytest.raises(ConditionError, match="gamma"):
-        expected_gaussian_ceiling(0.001, 26010, 999)
+        expected_gaussian_ceiling(0.001, 26010, 999, 1)
     with pytest.raises(ConditionError, match="at least 2"):
-        expected_gaussian_ceiling(0.1, 1, 999)
+        expected_gaussian_ceiling(0.1, 1, 999, 1)
     with pytest.raises(ConditionError, match="kappa2 must exceed"):
         symmetric_composition(0.1, 10, 1.0, 0.5, 1.0)
     with pytest.raises(ConditionError, match="must exceed floor"):
         floor_ceiling_of_rounds(0.1, 50, 8, 0.25, 1)
     with pytest.raises(ConditionError, match="at most"):
-        expected_ceiling_of_rounds(0.1, 10**12, 10, 10**6)
+        expected_ceiling(0.1, 10**12, 10, 10**6)

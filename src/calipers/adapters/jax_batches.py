@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.domains import COUNT, Domain
+from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.samplers import Sampler
 from calipers.samplers.stream import BatchStream
@@ -74,10 +74,8 @@ class PaddedBatches:
     def __init__(self, sampler: Sampler, *, seed: int | None = None, shape: int | None = None) -> None:
         if sampler.dataset_size > _LARGEST:
             raise InputError(f"Expected at most {_LARGEST} records, which 32-bit indices can name.")
-        if seed is not None:
-            Domain(0, 2**53, integer=True).check_int("seed", seed)
         self.shape = padded_size(sampler) if shape is None else COUNT.check_int("shape", shape)
-        self._stream = BatchStream(sampler, np.random.default_rng(seed))
+        self._stream = BatchStream.seeded(sampler, seed)
 
     def __iter__(self) -> Iterator[PaddedBatch]:
         return self

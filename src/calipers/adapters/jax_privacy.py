@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -334,17 +334,14 @@ def _check_partition(strategy: Any, adjacency: str) -> None:
 
 def noise_of(event: Any) -> float:
     """The noise multiplier of the one Gaussian inside an event."""
-    found = list(_gaussians(event))
-    if len(set(found)) != 1:
-        raise UnsupportedError(f"Expected one Gaussian inside {event}, found {len(set(found))}.")
-    return float(found[0])
+    found = {float(part.noise_multiplier) for part in inside(event) if hasattr(part, "noise_multiplier")}
+    if len(found) != 1:
+        raise UnsupportedError(f"Expected one Gaussian inside {event}, found {len(found)}.")
+    return found.pop()
 
 
-def _gaussians(event: Any) -> Iterable[float]:
-    if hasattr(event, "noise_multiplier"):
-        yield float(event.noise_multiplier)
-    inner = getattr(event, "event", None)
-    if inner is not None:
-        yield from _gaussians(inner)
-    for part in getattr(event, "events", ()):
-        yield from _gaussians(part)
+def inside(event: Any) -> Iterator[Any]:
+    """The event, and all events inside it, from outside in."""
+    yield event
+    for part in (*([event.event] if hasattr(event, "event") else ()), *getattr(event, "events", ())):
+        yield from inside(part)

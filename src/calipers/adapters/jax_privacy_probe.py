@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.jax_privacy import SEEDS, compiled_steps, dp_sgd_plan, noise_of, padded_rows
+from calipers.adapters.jax_privacy import SEEDS, compiled_steps, dp_sgd_plan, inside, noise_of, padded_rows
 from calipers.numerics.types import FloatArray, IntArray
 
 
@@ -71,7 +71,9 @@ class JaxPrivacyConfiguration:
 
     def accounted(self) -> tuple[float, float]:
         """(sample rate, noise multiplier) in the event that the plan states."""
-        return _rate_of(self._plan.dp_event), noise_of(self._plan.dp_event)
+        event = self._plan.dp_event
+        rates = [float(part.sampling_probability) for part in inside(event) if hasattr(part, "sampling_probability")]
+        return rates[0] if rates else 1.0, noise_of(event)
 
 
 def written_for(dataset_size: int, batch_size: int, **settings: Any) -> Callable[[int, int], JaxPrivacyConfiguration]:
@@ -82,12 +84,3 @@ def written_for(dataset_size: int, batch_size: int, **settings: Any) -> Callable
         "normalize_by": batch_size,
     }
     return functools.partial(JaxPrivacyConfiguration, **(chosen | settings))
-
-
-def _rate_of(event: Any) -> float:
-    """The sampling probability inside an event; 1 if nothing is sampled."""
-    while event is not None:
-        if hasattr(event, "sampling_probability"):
-            return float(event.sampling_probability)
-        event = getattr(event, "event", None)
-    return 1.0

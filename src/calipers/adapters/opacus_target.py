@@ -155,7 +155,7 @@ class OpacusTarget:
         size, rate = self.dataset_size + present, engine.sample_rate
         batches = np.array(list(product((0.0, 1.0), repeat=size)))
         drawn = batches.sum(axis=1)
-        weights = _weighted_log(drawn, rate) + _weighted_log(size - drawn, 1 - rate)
+        weights = xlogy(drawn, rate) + xlogy(size - drawn, 1 - rate)  # 0 where nothing is counted
         failed = np.isinf(outputs[:, -1])
         if engine.empty_failure is not None:
             weights = np.where(drawn == 0, -np.inf, weights)
@@ -165,7 +165,7 @@ class OpacusTarget:
         squares = ((seen[:, None, :-1] - centers) ** 2).sum(axis=2) + seen[:, None, -1]
         density: FloatArray = logsumexp(weights - squares / (2 * scale * scale), axis=1)
         density = density - PARAMETERS * math.log(scale)
-        return np.where(failed, _weighted_log(np.array(float(size)), 1 - rate), density)
+        return np.where(failed, xlogy(float(size), 1 - rate), density)
 
 
 def _statistic(released: list[Any], basis: FloatArray) -> FloatArray:
@@ -192,11 +192,6 @@ def _span(target: OpacusTarget) -> tuple[FloatArray, FloatArray]:
     gradients = _engine(target, True).clipped_gradients
     orthonormal, triangular = np.linalg.qr(gradients.T)
     return np.ascontiguousarray(orthonormal), np.ascontiguousarray(triangular.T)
-
-
-def _weighted_log(count: FloatArray, probability: float) -> FloatArray:
-    """count log(probability), 0 where nothing is counted."""
-    return np.asarray(xlogy(count, probability), dtype=np.float64)
 
 
 def _records(

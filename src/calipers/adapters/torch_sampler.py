@@ -28,8 +28,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
 from calipers.extras import library
@@ -44,9 +42,7 @@ class TorchBatches:
     """
 
     def __init__(self, sampler: Sampler, *, seed: int | None = None, steps_per_epoch: int | None = None) -> None:
-        if seed is not None:
-            Domain(0, 2**53, integer=True).check_int("seed", seed)
-        self._stream = BatchStream(sampler, np.random.default_rng(seed))
+        self._stream = BatchStream.seeded(sampler, seed)
         self._beginning = self._stream.state()
         if not isinstance(sampler, Poisson):
             if steps_per_epoch is not None:

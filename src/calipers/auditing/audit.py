@@ -34,9 +34,9 @@ from calipers.auditing.verdict import (
     Claimed,
     Profile,
     Verdict,
+    allowed,
     judge,
     profile_of,
-    rows_beside,
 )
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
@@ -56,9 +56,8 @@ NOTES = (
 
 @dataclass(frozen=True, eq=False)
 class AuditResult(Printed):
-    """What an audit found. `claims` and `uppers` give the claimed and certified delta at the epsilons of `delta`.
+    """What an audit found; each bound on epsilon and delta has what is claimed and certified there beside it.
 
-    `epsilon_claims` and `epsilon_uppers` are the same for `epsilon`, infinite where nothing is claimed or certified.
     `looks` lists the looks of a sequential audit; all numbers are those of the last. `target_name` and `scored_by` say
     in words what `target` and `distinguisher` identify.
     """
@@ -74,12 +73,8 @@ class AuditResult(Printed):
     band: Band
     verdict: Verdict | None
     upper_verdict: Verdict | None
-    claims: tuple[float, ...] | None
-    uppers: tuple[float, ...] | None
     notes: tuple[str, ...] = NOTES
     looks: tuple[Look, ...] = ()
-    epsilon_claims: tuple[float, ...] | None = None
-    epsilon_uppers: tuple[float, ...] | None = None
     target_name: str = ""
     scored_by: str = ""
 
@@ -100,8 +95,8 @@ class AuditResult(Printed):
             "trials": self.trials,
             "seed": self.seed,
             "confidence": self.confidence,
-            "epsilon": rows_beside(self.epsilon, self.epsilon_claims, self.epsilon_uppers),
-            "delta": rows_beside(self.delta, self.claims, self.uppers),
+            "epsilon": plain(self.epsilon),
+            "delta": plain(self.delta),
             "gdp": self.mu.to_dict(),
             "curve": {
                 "alpha": curve.alpha.tolist(),
@@ -156,26 +151,25 @@ def audit(
     # Wrong questions are refused before the game, which may take hours.
     given: dict[str, Any] = {**options}
     asked = _Questions(**{field.name: given.pop(field.name) for field in fields(_Questions) if field.name in given})
-    playing = Playing.of(given)
+    playing = Playing(**given)
     asked.check()
     target = as_target(target)
-    looks = _looks(
-        asked, COUNT.check_int("trials", trials), most_trials, chunk_size(target, given.get("chunk")), sequential
-    )
+    looks = _looks(asked, COUNT.check_int("trials", trials), most_trials, chunk_size(target, playing.chunk), sequential)
     if distinguisher is None:
-        distinguisher = distinguisher_for(target, seed=seed, time_limit=given.get("time_limit"))
-    game = game_of(target, distinguisher, looks[-1].trials, seed, given)
+        distinguisher = distinguisher_for(target, seed=seed, time_limit=playing.time_limit)
+    game = game_of(target, distinguisher, looks[-1].trials, seed, playing)
     if sequential:
         game = replace(game, planned=trials)
     blind = blind_spots(distinguisher)
     seen: list[Look] = []
     for look, scores in zip(looks, play_in_stages(game, [look.trials for look in looks], playing), strict=False):
-        verdicts = asked.judged(scores, look.spent, blind)
+        split = asked.split(scores, look.spent)
+        verdicts = asked.judged(split, blind)
         decisive = next((verdict for verdict in verdicts if verdict is not None), None)
         seen.append(replace(look, outcome=None if decisive is None else decisive.outcome.value))
         if decisive is not None and decisive.outcome is AuditOutcome.FALSIFIED:
             break
-    result = asked.answered(game, scores, look.spent, verdicts)
+    result = asked.answered(game, split, verdicts)
     return replace(result, looks=tuple(seen)) if sequential else result
 
 
@@ -218,59 +212,51 @@ class _Questions:
         """The scores, to be looked at with this part of the error."""
         return SplitScores(scores.absent, scores.present, self.confidence, self.selection_share, spent)
 
-    def judged(self, scores: Scores, spent: float, blind: str) -> tuple[Verdict | None, Verdict | None]:
+    def judged(self, split: SplitScores, blind: str) -> tuple[Verdict | None, Verdict | None]:
         """The verdicts on claim and upper jaw."""
-        if self.profiles == (None, None):
-            return None, None
-        split = self.split(scores, spent)
-        band = Band(scores.absent, scores.present, self.confidence, spent)
 
         def verdict(profile: Profile | None, source: Claimed | None) -> Verdict | None:
             if profile is None:
                 return None
-            return judge(split, band, profile, _epsilons(source, self.epsilons), self.violation, blind)
+            return judge(split, profile, _epsilons(source, self.epsilons), self.violation, blind)
 
         return verdict(self.profiles[0], self.claim), verdict(self.profiles[1], self.upper)
 
-    def answered(
-        self, game: Game, scores: Scores, spent: float, verdicts: tuple[Verdict | None, Verdict | None]
-    ) -> AuditResult:
+    def answered(self, game: Game, split: SplitScores, verdicts: tuple[Verdict | None, Verdict | None]) -> AuditResult:
         """All bounds on these scores."""
-        split = self.split(scores, spent)
-        claimed, certified = self.profiles
         return AuditResult(
             target=game.target.identity(),
             distinguisher=game.distinguisher.identity(),
-            trials=int(scores.absent.size),
+            trials=int(split.absent.size),
             seed=game.seed,
             confidence=self.confidence,
-            epsilon=tuple(split.epsilon(delta) for delta in self.deltas),
-            delta=tuple(split.delta(epsilon) for epsilon in self.epsilons),
+            epsilon=tuple(self._beside(split.epsilon(delta)) for delta in self.deltas),
+            delta=tuple(self._beside(split.delta(epsilon)) for epsilon in self.epsilons),
             mu=split.mu(self.delta0),
-            band=Band(scores.absent, scores.present, self.confidence, spent),
+            band=split.band,
             verdict=verdicts[0],
             upper_verdict=verdicts[1],
-            claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in self.epsilons),
-            uppers=None if certified is None else tuple(certified.at(epsilon) for epsilon in self.epsilons),
-            epsilon_claims=None if claimed is None else tuple(claimed.epsilon_at(delta) for delta in self.deltas),
-            epsilon_uppers=None if certified is None else tuple(certified.epsilon_at(delta) for delta in self.deltas),
             notes=(*NOTES, *getattr(game.target, "notes", ())),
             target_name=game.target.name,
             scored_by=game.distinguisher.name,
         )
 
+    def _beside(self, bound: LowerBound) -> LowerBound:
+        """The bound with what claim and upper jaw allow of its quantity."""
+        claim, upper = (allowed(profile, bound.quantity, bound.at) for profile in self.profiles)
+        return replace(bound, claim=claim, upper=upper)
+
     def check(self) -> None:
         """Ask every question of four made-up scores, so that what would be refused is refused now."""
         if not self.epsilons:
             raise InputError("Expected at least one epsilon, got none. epsilons=(0,) asks for the advantage alone.")
-        scores = Scores(*(_RAMP + shift for shift in (0.0, 1.0)))
-        split = self.split(scores, 1.0)
+        split = self.split(Scores(_RAMP, _RAMP + 1.0), 1.0)
         for delta in self.deltas:
             split.epsilon(delta)
         for epsilon in self.epsilons:
             split.delta(epsilon)
         split.mu(self.delta0)
-        self.judged(scores, 1.0, "")
+        self.judged(split, "")
 
 
 def _epsilons(claim: Claimed | None, epsilons: Sequence[float]) -> tuple[float, ...]:

@@ -24,17 +24,36 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.auditing.bounds import attack_curve, checked_scores
 from calipers.auditing.statistics import EPSILON, TRIALS, error_level, upper_rate
-from calipers.bracket import Evidence, Kind
+from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements, statement
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY
+from calipers.errors import InputError
 from calipers.numerics.types import FloatArray, IntArray
 
 _RATIO = 1.25
 _TAIL_SHARE = 0.25
 _ROUNDOFF = 8.0 * 2.0**-53
+
+
+def checked_scores(name: str, values: ArrayLike) -> FloatArray:
+    """One row of at least two scores without NaN, or `InputError`."""
+    scores = np.asarray(values)
+    if scores.dtype.kind not in "iuf" or scores.ndim != 1 or scores.size < 2:
+        raise InputError(
+            f"Expected {name} as one row of at least 2 scores, got shape {scores.shape} of {scores.dtype}."
+        )
+    scores = scores.astype(np.float64)
+    if np.isnan(scores).any():
+        raise InputError(f"Expected {name} without NaN: a run whose score is unknown must not be dropped or guessed.")
+    return scores
+
+
+def attack_curve(fpr: ArrayLike, fnr: ArrayLike) -> TradeoffCurve:
+    """The attack curve of tests with rates at most these. Post-condition: f >= the pair's curve (Side.LOWER)."""
+    alpha, beta = np.atleast_1d(np.asarray(fpr, dtype=np.float64)), np.atleast_1d(np.asarray(fnr, dtype=np.float64))
+    return TradeoffCurve.from_tests(alpha, 1.0 - beta, 1.0 - alpha, beta, side=Side.LOWER)
 
 
 def _grid(trials: int) -> IntArray:

@@ -33,14 +33,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from calipers.auditing.band import Band, attack_curve, checked_scores
 from calipers.auditing.exact import EventCounts, exact_delta, exact_epsilon
 from calipers.auditing.statistics import error_level, gains, upper_rate, wilson_upper
-from calipers.bracket import Evidence, Kind, Side
+from calipers.bracket import Evidence, Kind
 from calipers.citations import statement
 from calipers.curves.gdp import gdp_mu
-from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
-from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
 SELECTION_SHARE = 0.25
@@ -54,19 +53,6 @@ _TAIL_CANDIDATES = 50
 _CAUTION = -float(special.ndtri(0.16))  # one standard deviation
 
 Objective = Callable[[FloatArray, FloatArray], FloatArray]
-
-
-def checked_scores(name: str, values: ArrayLike) -> FloatArray:
-    """One row of at least two scores without NaN, or `InputError`."""
-    scores = np.asarray(values)
-    if scores.dtype.kind not in "iuf" or scores.ndim != 1 or scores.size < 2:
-        raise InputError(
-            f"Expected {name} as one row of at least 2 scores, got shape {scores.shape} of {scores.dtype}."
-        )
-    scores = scores.astype(np.float64)
-    if np.isnan(scores).any():
-        raise InputError(f"Expected {name} without NaN: a run whose score is unknown must not be dropped or guessed.")
-    return scores
 
 
 @dataclass(frozen=True)
@@ -90,7 +76,8 @@ class LowerBound:
     """quantity(at) >= value, with the confidence of the evidence.
 
     `fpr` and `fnr` are upper confidence bounds on the rates of `test` that hold together; `trials` are the (absent,
-    present) runs that were counted, those that chose the test excluded.
+    present) runs that were counted, those that chose the test excluded. `claim` and `upper` are what is claimed and
+    what is certified of the same quantity; infinite where that is no bound, None where there is nothing of the kind.
     """
 
     quantity: str
@@ -101,11 +88,13 @@ class LowerBound:
     fnr: float
     trials: tuple[int, int]
     evidence: Evidence
+    claim: float | None = None
+    upper: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The bound as a JSON object."""
         given = {"epsilon": "delta", "delta": "epsilon", "mu": "delta0"}[self.quantity]
-        return {
+        record = {
             given: self.at,
             "lower": self.value,
             "threshold": self.test.threshold if np.isfinite(self.test.threshold) else str(self.test.threshold),
@@ -114,7 +103,10 @@ class LowerBound:
             "fnr_upper": self.fnr,
             "trials": list(self.trials),
             "lower_evidence": self.evidence.to_dict(),
+            "claim": self.claim,
+            "upper": self.upper,
         }
+        return {name: value for name, value in record.items() if value is not None}
 
 
 class Candidates:
@@ -163,7 +155,8 @@ class SplitScores:
     ) -> None:
         share = OPEN_UNIT.check("selection_share", selection_share)
         self.confidence = OPEN_UNIT.check("confidence", confidence)
-        self.error = error_level(self.confidence) * POSITIVE_PROBABILITY.check("spent", spent)
+        self.spent = POSITIVE_PROBABILITY.check("spent", spent)
+        self.error = error_level(self.confidence) * self.spent
         self.absent, self.present = checked_scores("absent", absent), checked_scores("present", present)
         # At least one run on each side of the split.
         cut_absent = min(max(int(share * self.absent.size), 1), self.absent.size - 1)
@@ -175,6 +168,11 @@ class SplitScores:
     def trials(self) -> tuple[int, int]:
         """(absent, present) runs in the part that counts."""
         return self._counting[0].size, self._counting[1].size
+
+    @cached_property
+    def band(self) -> Band:
+        """What holds at every threshold at once; it needs no choice, and uses all trials."""
+        return Band(self.absent, self.present, self.confidence, self.spent)
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -297,9 +295,3 @@ def _exact_source() -> str:
 def _ratios(fpr: FloatArray, fnr: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
     """(1 - delta - rate)/other rate in both directions, forward first: e^epsilon of Equation (2), below 1 too."""
     return (1.0 - delta - fnr) / fpr, (1.0 - delta - fpr) / fnr
-
-
-def attack_curve(fpr: ArrayLike, fnr: ArrayLike) -> TradeoffCurve:
-    """The attack curve of tests with rates at most these. Post-condition: f >= the pair's curve (Side.LOWER)."""
-    alpha, beta = np.atleast_1d(np.asarray(fpr, dtype=np.float64)), np.atleast_1d(np.asarray(fnr, dtype=np.float64))
-    return TradeoffCurve.from_tests(alpha, 1.0 - beta, 1.0 - alpha, beta, side=Side.LOWER)

@@ -26,10 +26,11 @@ plays one run over and over, which no statistics survive.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -111,31 +112,27 @@ class HowToPlay(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Playing:
-    """How a game is played, as far as it does not change its scores; see `HowToPlay`."""
+    """How a game is played; see `HowToPlay`."""
 
     jobs: int = 1
     joblib_backend: str | None = None
+    chunk: int | None = None
     ledger: Path | str | None = None
     resume: bool = False
+    time_limit: float | None = None
     progress: Progress | None = None
     repeat_first: bool = True
 
-    @classmethod
-    def of(cls, how: Mapping[str, Any]) -> Playing:
-        """What does not belong to the game itself."""
-        return cls(**{name: value for name, value in how.items() if name not in ("chunk", "time_limit")})
 
-
-def game_of(target: Target, distinguisher: Distinguisher, trials: int, seed: int, how: Mapping[str, Any]) -> Game:
+def game_of(target: Target, distinguisher: Distinguisher, trials: int, seed: int, playing: Playing) -> Game:
     """The game, with everything about it checked."""
-    limit = how.get("time_limit")
     return Game(
         target,
         distinguisher,
         COUNT.check_int("trials", trials),
         checked_seed(seed),
-        chunk_size(target, how.get("chunk")),
-        None if limit is None else POSITIVE.check("time_limit", limit),
+        chunk_size(target, playing.chunk),
+        None if playing.time_limit is None else POSITIVE.check("time_limit", playing.time_limit),
     )
 
 
@@ -145,7 +142,8 @@ def play(target: Target, distinguisher: Distinguisher, *, trials: int, seed: int
     Post-condition: the same target, distinguisher, trials, seed and chunk give the same scores, bit for bit on the
     same machine, whatever `jobs`, `joblib_backend`, interruptions and resumption.
     """
-    game, playing = game_of(target, distinguisher, trials, seed, how), Playing.of(how)
+    playing = Playing(**how)
+    game = game_of(target, distinguisher, trials, seed, playing)
     (scores,) = play_in_stages(game, (game.trials,), playing)
     return scores
 
@@ -162,10 +160,10 @@ def play_in_stages(game: Game, stages: Sequence[int], playing: Playing) -> Itera
     """
     if playing.resume and playing.ledger is None:
         raise InputError("resume needs a ledger to go on with; name its file.")
-    if playing.ledger is None:
-        yield from _played(game, stages, None, playing)
-        return
-    with open_ledger(Path(playing.ledger), game.description(), resume=playing.resume) as book:
+    kept: AbstractContextManager[Ledger | None] = nullcontext()
+    if playing.ledger is not None:
+        kept = open_ledger(Path(playing.ledger), game.description(), resume=playing.resume)
+    with kept as book:
         yield from _played(game, stages, book, playing)
 
 
@@ -177,11 +175,7 @@ def checked_seed(seed: object) -> int:
 
 
 def _played(game: Game, stages: Sequence[int], book: Ledger | None, playing: Playing) -> Iterator[Scores]:
-    known = book.chunks() if book is not None else {}
-    if game.planned is not None:  # an earlier visit may have gone on for longer
-        known = {number: found for number, found in known.items() if number < game.chunks}
-    for number, found in known.items():
-        _check_kept(game, number, found, book)
+    known = {} if book is None else _kept(game, book)
     progress = playing.progress
     done = sum(game.size(number) for number in known)
     if progress is not None:
@@ -271,11 +265,15 @@ def _scored(distinguisher: Distinguisher, outputs: FloatArray) -> FloatArray:
     return found
 
 
-def _check_kept(game: Game, number: int, found: PlayedChunk, book: Ledger | None) -> None:
-    """What the ledger holds must be a chunk of this game."""
-    if not 0 <= number < game.chunks or not len(found.absent) == len(found.present) == game.size(number):
-        where = f" {book.path}" if book is not None else ""
-        raise LedgerError(f"The ledger{where} is damaged: it holds a chunk {number} that this game does not have.")
+def _kept(game: Game, book: Ledger) -> dict[int, PlayedChunk]:
+    """What the ledger holds, which must be chunks of this game."""
+    known = book.chunks()
+    if game.planned is not None:  # an earlier visit may have gone on for longer
+        known = {number: found for number, found in known.items() if number < game.chunks}
+    for number, found in known.items():
+        if not 0 <= number < game.chunks or not len(found.absent) == len(found.present) == game.size(number):
+            raise LedgerError(f"The ledger {book.path} is damaged: it holds a chunk {number} that this game lacks.")
+    return known
 
 
 def _check_shape(game: Game, known: dict[int, PlayedChunk], found: PlayedChunk) -> None:

@@ -20,7 +20,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def fingerprint(description: dict[str, object]) -> str:
     return hashlib.sha256(_canonical(description).encode()).hexdigest()
 
 
-class Ledger:
+class Ledger(AbstractContextManager["Ledger"]):
     """An open ledger. `open_ledger` makes one; use it in a `with` block."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -89,16 +89,10 @@ class Ledger:
             found[number] = PlayedChunk(number, _unpacked(absent), _unpacked(present), tuple(json.loads(shape)))
         return found
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Fold the log into the file and let go of it."""
         with _speaking(self.path):
             self._connection.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_ledger(path: Path, description: dict[str, object], *, resume: bool) -> Ledger:
@@ -154,22 +148,14 @@ def _compare(path: Path, connection: sqlite3.Connection, description: dict[str, 
 def _create(path: Path, description: dict[str, object]) -> None:
     """A complete, empty ledger, moved to its place in one step."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
+    game = fingerprint(description), _canonical(description)
     try:
-        try:
-            draft.unlink(missing_ok=True)
-        except OSError as error:
-            raise LedgerError(f"The ledger {path} cannot be created: {error.strerror}. Name another file.") from error
         with _speaking(path):
-            connection = sqlite3.connect(draft)
-            try:
-                with connection:
-                    for line in _SCHEMA:
-                        connection.execute(line)
-                    connection.execute(
-                        "INSERT INTO game VALUES (?, ?)", (fingerprint(description), _canonical(description))
-                    )
-            finally:
-                connection.close()
+            draft.unlink(missing_ok=True)
+            with closing(sqlite3.connect(draft)) as connection, connection:
+                for line in _SCHEMA:
+                    connection.execute(line)
+                connection.execute("INSERT INTO game VALUES (?, ?)", game)
         _move_new(draft, path)
     finally:
         with suppress(OSError):
@@ -200,15 +186,16 @@ def _refuse_foreign(path: Path) -> None:
 
 @contextmanager
 def _speaking(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into a sentence."""
+    """Turn what SQLite or the system says into a sentence."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, OSError) as error:
         if "locked" in str(error):
             raise LedgerError(
                 f"The ledger {path} is in use by another game; wait for it, or name another file."
             ) from error
-        raise LedgerError(f"The ledger {path} cannot be used: {error}.") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise LedgerError(f"The ledger {path} cannot be used: {reason}. Name another file.") from error
     except (sqlite3.Error, ValueError, TypeError) as error:
         if isinstance(error, InputError):
             raise

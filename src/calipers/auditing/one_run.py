@@ -125,7 +125,10 @@ def rejected_epsilon(correct: int, guesses: int, canaries: int, delta: float, er
 
 @dataclass(frozen=True)
 class OneRunBound:
-    """What one run proves: epsilon(delta) >= epsilon_lower, with the confidence of the evidence."""
+    """What one run proves: epsilon(delta) >= epsilon_lower, with the confidence of the evidence.
+
+    `claim` and `upper` are the epsilons that are claimed and certified at the same delta, where any are.
+    """
 
     delta: float
     epsilon_lower: float
@@ -133,10 +136,13 @@ class OneRunBound:
     guesses: int
     canaries: int
     evidence: Evidence
+    claim: float | None = None
+    upper: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The bound as a JSON object."""
-        return as_record(self, epsilon_lower="lower", evidence="lower_evidence")
+        record = as_record(self, epsilon_lower="lower", evidence="lower_evidence")
+        return {name: value for name, value in record.items() if value is not None}
 
 
 def right_guesses(scores: ArrayLike, included: ArrayLike, guess_in: int, guess_out: int) -> int:

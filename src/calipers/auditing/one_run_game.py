@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +27,12 @@ from calipers.auditing.game import Progress, checked_seed
 from calipers.auditing.one_run import OneRunBound, one_run_audit
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import TargetError, described, within
-from calipers.auditing.verdict import AuditOutcome, Claimed, profile_of, rows_beside
+from calipers.auditing.verdict import AuditOutcome, Claimed, allowed, profile_of
 from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
-from calipers.shown import as_record
+from calipers.shown import as_record, plain
 
 Training = Callable[[NDArray[np.bool_], np.random.Generator], object]
 
@@ -56,7 +56,7 @@ class CanaryScores:
 
 @dataclass(frozen=True)
 class OneRunResult:
-    """What one run shows: a bound at each delta; claims, jaws and verdicts where something was claimed or proven.
+    """What one run shows: a bound at each delta, and verdicts where something was claimed or proven.
 
     Verdicts are judged at the first delta; with the others there would be several chances to be wrong.
     """
@@ -64,8 +64,6 @@ class OneRunResult:
     source: str
     confidence: float
     epsilon: tuple[OneRunBound, ...]
-    claims: tuple[float, ...] | None
-    uppers: tuple[float, ...] | None
     verdicts: tuple[tuple[str, AuditOutcome, str], ...]
     notes: tuple[str, ...] = NOTES
 
@@ -76,7 +74,7 @@ class OneRunResult:
             "one_run": True,
             "target": self.source,
             "confidence": self.confidence,
-            "epsilon": rows_beside(self.epsilon, self.claims, self.uppers),
+            "epsilon": plain(self.epsilon),
             "verdict": said.get("claim"),
             "upper_verdict": said.get("upper jaw"),
             "notes": list(self.notes),
@@ -156,18 +154,16 @@ def audit_one_run(
         deltas = (claim[1], *(delta for delta in deltas if delta != claim[1]))
     if not deltas:
         raise InputError("Expected at least one delta, got none.")
-    bounds = tuple(
-        one_run_audit(found.scores, found.included, guesses=chosen, delta=delta, confidence=confidence)
-        for delta in deltas
-    )
-    profiles = [
-        (name, profile_of(source, name, certified=name == "upper jaw"))
-        for name, source in (("claim", claim), ("upper jaw", upper))
-        if source is not None
-    ]
-    told = {name: tuple(profile.epsilon_at(delta) for delta in deltas) for name, profile in profiles}
-    verdicts = tuple(_judged(name, bounds[0], told[name][0], confidence) for name, _ in profiles)
-    return OneRunResult(found.source, confidence, bounds, told.get("claim"), told.get("upper jaw"), verdicts)
+    claimed = None if claim is None else profile_of(claim)
+    certified = None if upper is None else profile_of(upper, "upper jaw", certified=True)
+    bounds = []
+    for delta in deltas:
+        bound = one_run_audit(found.scores, found.included, guesses=chosen, delta=delta, confidence=confidence)
+        claims, proves = (allowed(profile, "epsilon", delta) for profile in (claimed, certified))
+        bounds.append(replace(bound, claim=claims, upper=proves))
+    told = (("claim", bounds[0].claim), ("upper jaw", bounds[0].upper))
+    verdicts = tuple(_judged(name, bounds[0], value, confidence) for name, value in told if value is not None)
+    return OneRunResult(found.source, confidence, tuple(bounds), verdicts)
 
 
 def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float) -> tuple[str, AuditOutcome, str]:

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from calipers.auditing.targets import TargetError
+from calipers.auditing.targets import failure
 from calipers.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -83,12 +83,9 @@ def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backen
             flying.remove(found.number)
             yield found
     except TerminatedWorkerError as error:
-        failure = TargetError(
-            f"{game.target.name}: a worker process died, of a crash or for lack of memory; play with jobs=1 to see "
-            f"where. (One of the chunks {', '.join(map(str, sorted(set(flying))))}, seed {game.seed}.)"
-        )
-        failure.chunk, failure.seed = min(flying), game.seed
-        raise failure from error
+        said = "a worker process died, of a crash or for lack of memory; play with jobs=1 to see where"
+        where = f"One of the chunks {', '.join(map(str, sorted(set(flying))))}, seed {game.seed}."
+        raise failure(game.target.name, said, where, min(flying), game.seed) from error
     except ValueError as error:
         if backend == "dask" and "Client" in str(error):
             raise InputError(

@@ -20,7 +20,6 @@ from typing import Unpack
 
 import numpy as np
 
-from calipers.auditing.band import Band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.game import Game, HowToPlay, Playing, game_of, play
@@ -62,14 +61,13 @@ def leakage_found(
     included = coins.random(absent.size) < 0.5
     canaries = CanaryScores(np.where(included, present, absent), included, "pairs of runs")
     split = SplitScores(absent, present, confidence)
-    band = Band(absent, present, confidence)
     nothing = profile_of(TradeoffCurve.perfect_privacy(Side.UPPER), "perfect privacy")
     return {
         "epsilon": split.epsilon(0.0).value > 0.0,
         "delta": split.delta(0.0).value > 0.0,
         "mu": split.mu(0.0).value > 0.0,
-        "curve": float(band.curve.delta(0.0)) > 0.0,
-        "verdict": judge(split, band, nothing, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED,
+        "curve": float(split.band.curve.delta(0.0)) > 0.0,
+        "verdict": judge(split, nothing, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED,
         "sequential": any(_falls(absent, present, confidence, look, nothing) for look in _looks(absent.size, chunk)),
         "one-run": audit_one_run(canaries, deltas=(0.0,), confidence=confidence).epsilon[0].epsilon_lower > 0.0,
     }
@@ -81,10 +79,8 @@ def _looks(trials: int, chunk: int) -> tuple[Look, ...]:
 
 
 def _falls(absent: FloatArray, present: FloatArray, confidence: float, look: Look, profile: Profile) -> bool:
-    parts = absent[: look.trials], present[: look.trials]
-    split = SplitScores(*parts, confidence, spent=look.spent)
-    band = Band(*parts, confidence, look.spent)
-    return judge(split, band, profile, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
+    split = SplitScores(absent[: look.trials], present[: look.trials], confidence, spent=look.spent)
+    return judge(split, profile, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
 
 
 def _one_game(games: Game, number: int) -> PlayedChunk:
@@ -119,8 +115,8 @@ def self_test(
     """
     repeats = COUNT.check_int("repeats", repeats)
     confidence = OPEN_UNIT.check("confidence", confidence)
-    ignoring = IgnoresRecord(target)
-    games, playing = game_of(ignoring, distinguisher, trials, seed, how), Playing.of(how)
+    playing = Playing(**how)
+    games = game_of(IgnoresRecord(target), distinguisher, trials, seed, playing)
     found = dict.fromkeys(STATISTICS, 0)
     for done, scores in enumerate(each_played(_one_game, games, range(repeats), playing.jobs, None), 1):
         coins = np.random.default_rng(np.random.SeedSequence(games.seed, spawn_key=(scores.number, 1)))

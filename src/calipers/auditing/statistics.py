@@ -27,8 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calipers.citations import implements
-from calipers.domains import OPEN_UNIT, Domain
+from calipers.domains import OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import CertificationError, InputError
+from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
 
 TAIL_RELATIVE_ERROR = 1e-10
@@ -40,25 +41,22 @@ MOST_TRIALS = 100_000_000
 TRIALS = Domain(1, MOST_TRIALS, integer=True)
 EPSILON = Domain(0.0, 700.0)
 """Where e^epsilon is a double; a larger epsilon forbids nothing that a test could show."""
+_LEVEL = Domain(1e-200, 1.0, high_open=True)
 _ROUNDOFF = 8.0 * 2.0**-53
 _MOST_STEPS = 200
 
 
 def _counts(successes: ArrayLike, trials: int) -> tuple[FloatArray, int]:
     trials = TRIALS.check_int("trials", trials)
-    counts = np.asarray(successes)
-    if counts.dtype == np.bool_ or counts.dtype.kind not in "iuf":
-        raise InputError(f"Expected successes as whole numbers in [0, {trials}], got successes={successes!r}.")
-    counts = np.asarray(counts, dtype=np.float64)
-    if not np.all((counts >= 0) & (counts <= trials) & (counts == np.floor(counts))):
-        raise InputError(f"Expected successes as whole numbers in [0, {trials}], got successes={successes!r}.")
-    return counts, trials
+    if np.asarray(successes).dtype.kind not in "iuf":
+        raise InputError(f"Expected successes as whole numbers, got successes={successes!r}.")
+    return checked(Domain(0, trials, integer=True), "successes", successes), trials
 
 
 def at_most(successes: ArrayLike, trials: int, probability: ArrayLike) -> FloatArray:
     """P[Bin(trials, probability) <= successes], within TAIL_RELATIVE_ERROR."""
     counts, trials = _counts(successes, trials)
-    p = _rates("probability", probability)
+    p = checked(PROBABILITY, "probability", probability)
     inside = np.minimum(counts, trials - 1)  # the tail of all counts is 1, whatever betaincc would say
     tail = special.betaincc(inside + 1.0, trials - inside, p)
     return np.asarray(np.where(counts == trials, 1.0, tail), dtype=np.float64)
@@ -67,7 +65,7 @@ def at_most(successes: ArrayLike, trials: int, probability: ArrayLike) -> FloatA
 def at_least(successes: ArrayLike, trials: int, probability: ArrayLike) -> FloatArray:
     """P[Bin(trials, probability) >= successes], within TAIL_RELATIVE_ERROR."""
     counts, trials = _counts(successes, trials)
-    p = _rates("probability", probability)
+    p = checked(PROBABILITY, "probability", probability)
     inside = np.maximum(counts, 1.0)
     tail = special.betainc(inside, trials - inside + 1.0, p)
     return np.asarray(np.where(counts == 0, 1.0, tail), dtype=np.float64)
@@ -95,7 +93,7 @@ def lower_rate(successes: ArrayLike, trials: int, error: ArrayLike) -> FloatArra
 
 def _limit(successes: ArrayLike, trials: int, error: ArrayLike, *, up: bool) -> FloatArray:
     counts, trials = _counts(successes, trials)
-    counts, level = np.broadcast_arrays(counts, _levels(error))
+    counts, level = np.broadcast_arrays(counts, checked(_LEVEL, "error", error))
     shape = counts.shape
     counts, level = counts.ravel(), level.ravel()
     bound = np.full(counts.size, float(up))
@@ -126,26 +124,12 @@ def gains(fpr: ArrayLike, fnr: ArrayLike, epsilon: float) -> tuple[FloatArray, F
 
     Post-condition: both are at most the exact values, and the larger of them and 0 is Equation (3).
     """
-    alpha, beta = _rates("fpr", fpr), _rates("fnr", fnr)
+    alpha, beta = checked(PROBABILITY, "fpr", fpr), checked(PROBABILITY, "fnr", fnr)
     odds = math.exp(EPSILON.check("epsilon", epsilon)) * (1.0 + _ROUNDOFF)
     forward, backward = (
         (1.0 - own) - odds * other * (1.0 + _ROUNDOFF) for own, other in ((beta, alpha), (alpha, beta))
     )
     return np.asarray(forward - _ROUNDOFF, dtype=np.float64), np.asarray(backward - _ROUNDOFF, dtype=np.float64)
-
-
-def _rates(name: str, values: ArrayLike) -> FloatArray:
-    rates = np.asarray(values, dtype=np.float64)
-    if not np.all((rates >= 0.0) & (rates <= 1.0)):
-        raise InputError(f"Expected {name} in [0, 1], got {name}={values!r}.")
-    return rates
-
-
-def _levels(error: ArrayLike) -> FloatArray:
-    level = np.asarray(error, dtype=np.float64)
-    if not np.all((level >= 1e-200) & (level < 1.0)):
-        raise InputError(f"Expected error in [1e-200, 1), got error={error!r}.")
-    return level
 
 
 def _pushed(start: FloatArray, holds: Callable[[FloatArray], NDArray[np.bool_]], up: bool) -> FloatArray:

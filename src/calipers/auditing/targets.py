@@ -23,6 +23,7 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -171,20 +172,15 @@ def within(limit: float | None, call: Callable[[], T]) -> T:
     """
     if limit is None:
         return call()
-    results: list[T] = []
-    errors: list[BaseException] = []
+    found: Future[T] = Future()
 
     def work() -> None:
         try:
-            results.append(call())
+            found.set_result(call())
         except BaseException as error:
-            errors.append(error)
+            found.set_exception(error)
 
-    thread = threading.Thread(target=work, daemon=True, name="calipers-chunk")
-    thread.start()
-    thread.join(limit)
-    if thread.is_alive():
+    threading.Thread(target=work, daemon=True, name="calipers-chunk").start()
+    if not wait([found], limit).done:
         raise TargetError(f"did not finish the chunk within {limit:g} seconds")
-    if errors:
-        raise errors[0]
-    return results[0]
+    return found.result()

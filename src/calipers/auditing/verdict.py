@@ -36,9 +36,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy import special
 
-from calipers.auditing.band import Band
-from calipers.auditing.bounds import Chosen, LowerBound, SplitScores, ThresholdTest
-from calipers.auditing.one_run import OneRunBound
+from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest
 from calipers.auditing.statistics import EPSILON, gains, wilson_upper
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
@@ -151,15 +149,11 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
     )
 
 
-def rows_beside(
-    bounds: Sequence[LowerBound | OneRunBound], claims: Sequence[float] | None, uppers: Sequence[float] | None
-) -> list[dict[str, object]]:
-    """Bounds for JSON, each beside what the claim and the upper jaw allow there."""
-    rows = [bound.to_dict() for bound in bounds]
-    for name, values in (("claim", claims), ("upper", uppers)):
-        for row, value in zip(rows, values or (), strict=values is not None):
-            row[name] = value
-    return rows
+def allowed(profile: Profile | None, quantity: str, at: float) -> float | None:
+    """The epsilon at this delta, or the delta at this epsilon, if there is a profile that says so."""
+    if profile is None:
+        return None
+    return profile.epsilon_at(at) if quantity == "epsilon" else profile.at(at)
 
 
 @dataclass(frozen=True)
@@ -285,7 +279,6 @@ def _unseen(scores: SplitScores, blind: str) -> str:
 
 def judge(
     scores: SplitScores,
-    band: Band,
     profile: Profile,
     epsilons: Sequence[float],
     violation: float = DEFAULT_VIOLATION,
@@ -294,7 +287,7 @@ def judge(
     """The verdict of these scores on the profile at the given epsilons; `blind` says what the score cannot see.
 
     Post-condition: FALSIFIED with probability at most 1 - confidence if the profile is true; CONSISTENT with
-    probability at most 1 - band.confidence if some threshold test on this score exceeds it by more than `violation`.
+    probability at most 1 - confidence if some threshold test on this score exceeds it by more than `violation`.
     """
     violation = POSITIVE_PROBABILITY.check("violation", violation)
     grid = [EPSILON.check("epsilon", epsilon) for epsilon in epsilons]
@@ -304,7 +297,7 @@ def judge(
     lower = scores.largest_delta(choice.chosen, choice.epsilon, choice.forward)
     claimed = (profile.forward if choice.forward else profile.backward)(choice.epsilon)
     allowed = [min(profile.forward(epsilon), profile.backward(epsilon)) for epsilon in grid]
-    excluded = max(band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
+    excluded = max(scores.band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
     trials = None
     if lower > claimed:
         outcome = AuditOutcome.FALSIFIED

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from calipers.calibrate.solve import Calibration, calibrate, solve
+from calipers.calibrate.solve import Calibration, calibrate, one_target, solve
 
-__all__ = ["Calibration", "calibrate", "solve"]
+__all__ = ["Calibration", "calibrate", "one_target", "solve"]

@@ -11,7 +11,7 @@ tolerance of the target).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -106,16 +106,26 @@ TARGETS = {name: POSITIVE if name in ("epsilon", "mu") else OPEN_UNIT for names 
 """What makes up a target, and where it may lie."""
 
 
+def one_target(wanted: Mapping[str, float | None], written: str = "{}") -> dict[str, float]:
+    """What makes up the one target that is named; refusals have the names as whoever asks has `written` them."""
+    given = {name: value for name in TARGETS if (value := wanted.get(name)) is not None}
+    begun = [names for names in _TOGETHER if given.keys() & set(names)]
+    if not begun:
+        listed = ", or ".join(" with ".join(map(written.format, names)) for names in _TOGETHER)
+        raise InputError(f"Name a target: {listed}.")
+    if len(begun) > 1:
+        named = " and ".join(written.format(next(name for name in names if name in given)) for names in begun)
+        raise InputError(f"{named} contradict each other: they are different targets; name one.")
+    for missing in begun[0]:
+        if missing not in given:
+            raise InputError(f"{written.format(*given)} needs {written.format(missing)} beside it.")
+    return given
+
+
 def _target(delta0: float, **wanted: float | None) -> _Target:
     if unknown := wanted.keys() - TARGETS.keys():
         raise TypeError(f"There is no target {', '.join(sorted(unknown))}.")
-    given = {name: value for name in TARGETS if (value := wanted.get(name)) is not None}
-    begun = [names for names in _TOGETHER if given.keys() & set(names)]
-    if len(begun) != 1:
-        listed = " and ".join(" with ".join(names) for names in begun) or "none"
-        raise InputError(f"Name one target: epsilon with delta, mu, advantage, or tpr with fpr; got {listed}.")
-    if len(given) < len(begun[0]):
-        raise InputError(f"{' and '.join(begun[0])} belong together; give both.")
+    given = one_target(wanted)
     for name, value in given.items():
         TARGETS[name].check(name, value)
     if "mu" in given:
@@ -180,13 +190,13 @@ class _Search:
     def __init__(self, noisy: _Noisy, target: _Target, progress: Progress | None) -> None:
         self.noisy, self.target, self.progress, self.range = noisy, target, progress, noisy.range
         self.count = 0
-        self.fails: tuple[float, float] | None = None  # (log noise, log excess > 0)
-        self.meets: tuple[float, float] | None = None
-        self.achieved: Bracket | None = None
+        self.forget()
 
     def forget(self) -> None:
-        """Start a finer pass: what was decided by coarse measurements is only a hint."""
-        self.fails = self.meets = self.achieved = None
+        """Start a pass, for which what was decided by coarser measurements is only a hint: no noise is known."""
+        self.fails = -math.inf, math.nan  # (log noise, log excess > 0)
+        self.meets = math.inf, math.nan
+        self.achieved: Bracket | None = None
 
     def measure(self, log_noise: float, tolerance: float) -> float:
         """log(upper jaw / target) at one noise multiplier."""
@@ -199,16 +209,14 @@ class _Search:
             self.progress(noise, found.upper)
         excess = math.log(found.upper / self.target.value) if found.upper > 0 else -math.inf
         if excess > 0:
-            if self.fails is None or log_noise > self.fails[0]:
+            if log_noise > self.fails[0]:
                 self.fails = (log_noise, min(excess, 50.0))
-        elif self.meets is None or log_noise < self.meets[0]:
+        elif log_noise < self.meets[0]:
             self.meets, self.achieved = (log_noise, max(excess, -50.0)), found
         return excess
 
     def settled(self) -> tuple[float, float]:
         """Where the bracketing line crosses the target, and its slope (negative)."""
-        assert self.fails is not None
-        assert self.meets is not None
         (low, high_excess), (high, low_excess) = self.fails, self.meets
         slope = (low_excess - high_excess) / (high - low)
         return low - high_excess / slope, slope
@@ -222,9 +230,8 @@ class _Search:
 
     def bracket(self, tolerance: float, step: float) -> None:
         """Move outward from what is known until one noise fails and one meets the target."""
-        while self.fails is None or self.meets is None:
-            if self.meets is None:
-                assert self.fails is not None
+        while math.isinf(self.meets[0] - self.fails[0]):
+            if math.isinf(self.meets[0]):
                 if self.fails[0] >= math.log(self.range.high):
                     raise InputError(
                         f"No noise_multiplier up to {self.range.high:g} meets the target; it is too strict."
@@ -241,8 +248,6 @@ class _Search:
 
     def shrink(self, tolerance: float, width: float) -> None:
         """Secant steps inside the bracket until it is `width` wide on the log scale."""
-        assert self.fails is not None
-        assert self.meets is not None
         while self.meets[0] - self.fails[0] > width:
             (low, high_excess), (high, low_excess) = self.fails, self.meets
             share = high_excess / (high_excess - low_excess)
@@ -294,7 +299,6 @@ def solve(
     search.polish(crossing, slope, fine, tolerance)
     search.bracket(fine, max(4.0 * tolerance, 2e-3))
     search.shrink(fine, tolerance)
-    assert search.meets is not None
     assert search.achieved is not None
     noise = math.exp(search.meets[0])
     achieved = search.achieved

@@ -18,10 +18,7 @@ from calipers.errors import InputError
 from calipers.run import Run
 
 if TYPE_CHECKING:
-    from calipers.auditing.audit import AuditResult
-    from calipers.auditing.distinguishers import Distinguisher
     from calipers.auditing.targets import Target
-    from calipers.auditing.verdict import Claimed
 
 TARGETS = ("builtin", "jax-privacy", "opacus", "opacus:sum")
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
@@ -155,9 +152,25 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
 
 def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet: Outlet) -> None:
     """Audit, write the report if one was asked for, print, and end as --fail-on says."""
+    from calipers.auditing.audit import audit
+
     claim, upper = claims(run, claimed_pair(values["claim"]))
     distinguisher = chosen_distinguisher(target, values)
-    result = _audited(target, distinguisher, claim, upper, values)
+    # A claim that was given as a pair has its own row.
+    own = (claim[0],) if isinstance(claim, tuple) else ()
+    with counting("trials") as progress:
+        result = audit(
+            target,
+            distinguisher,
+            trials=TRIALS if values["trials"] is None else values["trials"],
+            deltas=values["delta"] or DELTAS,
+            epsilons=tuple(dict.fromkeys((*(values["epsilon"] or EPSILONS), *own))),
+            claim=claim,
+            upper=upper,
+            progress=progress,
+            **picked(values, "seed", "confidence", "sequential", "most_trials"),
+            **picked(values, "jobs", "chunk", "ledger", "resume", "time_limit"),
+        )
 
     from calipers.measure import Measurement
     from calipers.reports.audited import brief_audit, report_audit
@@ -171,29 +184,3 @@ def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet:
     )
     verdicts = (result.verdict, result.upper_verdict)
     end_audited(outlet.fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
-
-
-def _audited(
-    target: Target, distinguisher: Distinguisher, claim: Claimed | None, upper: Claimed | None, values: dict[str, Any]
-) -> AuditResult:
-    from calipers.auditing.audit import audit
-
-    with counting("trials") as progress:
-        return audit(
-            target,
-            distinguisher,
-            trials=TRIALS if values["trials"] is None else values["trials"],
-            deltas=values["delta"] or DELTAS,
-            epsilons=_epsilons(values["epsilon"] or EPSILONS, claim),
-            claim=claim,
-            upper=upper,
-            progress=progress,
-            **picked(values, "seed", "confidence", "sequential", "most_trials"),
-            **picked(values, "jobs", "chunk", "ledger", "resume", "time_limit"),
-        )
-
-
-def _epsilons(asked: tuple[float, ...], claim: Claimed | None) -> tuple[float, ...]:
-    """The epsilons of the table; a claim that was given as a pair has its own row."""
-    own = (claim[0],) if isinstance(claim, tuple) else ()
-    return tuple(dict.fromkeys((*asked, *own)))

@@ -11,7 +11,6 @@ from calipers.cli.options import run_options, tolerance_option
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
 from calipers.cli.subjects import Noisy
-from calipers.errors import InputError
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from calipers.reports.report import Report
 
 DEFAULT_TOLERANCE = 1e-4
-# Each target is the options that make it up.
-TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 
 
 @click.command("calibrate", short_help="Find the smallest noise that meets a target.")
@@ -53,10 +50,10 @@ def calibrate_command(
       calipers calibrate --run run.toml --mu 0.5
       calipers calibrate --dataset-size 50000 --batch-size 500 --epochs 20 --tpr 0.05 --fpr 0.01 --json
     """
-    target = chosen_target(values)
-    from calipers.calibrate import solve
+    from calipers.calibrate import one_target, solve
     from calipers.numerics.decimals import nearest_digits
 
+    target = one_target(values, "--{}")
     with patience("calibrating") as say:
         calibration = solve(
             runs,
@@ -92,18 +89,3 @@ def calibration_file(calibration: Calibration, tolerance: float) -> Report:
     # As narrow as the last measurements of the search, so that the report shows the value that met the target.
     measurement = calibration.measured(min(max(1e-2, tolerance), 5 * tolerance))
     return report_calibration(calibration, measurement, questions)
-
-
-def chosen_target(values: dict[str, float | None]) -> dict[str, float]:
-    """The options of the one target that was named, or `InputError`."""
-    given = {name: value for name, value in values.items() if value is not None}
-    begun = [target for target in TARGETS if any(name in given for name in target)]
-    if not begun:
-        raise InputError("Name a target: --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.")
-    if len(begun) > 1:
-        named = " and ".join("--" + next(name for name in target if name in given) for target in begun)
-        raise InputError(f"{named} contradict each other: they are different targets; name one.")
-    missing = [name for name in begun[0] if name not in given]
-    if missing:
-        raise InputError(f"--{next(iter(given))} needs --{missing[0]} beside it.")
-    return given

@@ -91,7 +91,7 @@ def compare_command(
     from calipers.reports.records import comparison_record, to_document
 
     outlet.say(
-        lambda: report_comparison(comparison, measurements),
+        lambda: report_comparison(comparison, measurements, questions),
         lambda: to_document(comparison_record(comparison)),
         lambda: brief_comparison(comparison),
     )

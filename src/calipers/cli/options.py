@@ -159,14 +159,9 @@ def question_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_questions(**values: Any) -> Any:
-        from calipers.reports.answers import DEFAULT_DELTAS, DEFAULT_FPRS, Questions
+        from calipers.reports.answers import Questions
 
-        questions = Questions(
-            deltas=values.pop("delta") or DEFAULT_DELTAS,
-            epsilons=values.pop("epsilon"),
-            fprs=values.pop("fpr") or DEFAULT_FPRS,
-            delta0=values.pop("delta0"),
-        )
+        questions = Questions.asked(*(values.pop(name) for name in ("delta", "epsilon", "fpr", "delta0")))
         return command(questions=questions, **values)
 
     return with_options(
@@ -223,21 +218,12 @@ def show(document: Document, *, explain: bool = False) -> None:
     click.echo(for_stream(to_text(document, explain=explain, terminal=sys.stdout.isatty())), nl=False)
 
 
-_NO_NAME = "Cannot write a file without a name; name one."
-
-
 def check_place(output: str | None) -> None:
-    """Refuse a file in no folder, and one that something else wrote, before anything is computed for it."""
-    if output is None:
-        return
-    place = Path(output)
-    if not output or place.is_dir():
-        raise InputError(f"Cannot write {output}: it is a folder; name a file in it." if output else _NO_NAME)
-    if not place.absolute().parent.is_dir():
-        raise InputError(f"Cannot write {output}: there is no folder {place.parent}; make it first.")
-    from calipers.reports.files import refuse_foreign
+    """Refuse a place where no file can be written, or a file that something else wrote, before anything is computed."""
+    if output is not None:
+        from calipers.reports import files
 
-    refuse_foreign(place, overwrite=may_overwrite())
+        files.check_place(output, overwrite=may_overwrite())
 
 
 def may_overwrite() -> bool:

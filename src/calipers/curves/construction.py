@@ -1,4 +1,4 @@
-"""Three ways to a trade-off curve: from a privacy profile, from the atoms of a pair, from explicit tests.
+"""Vertices of trade-off curves: from a privacy profile, from the atoms of a pair, or from explicit tests.
 
 **Profile.** (eps, delta)-DP in the direction P against Q says: no test has power above delta + k alpha, k = e^eps, so
 beta >= 1 - delta - k alpha. A curve is the maximum of such lines (Dong et al., Proposition 2.13; Gomez et al.,
@@ -15,7 +15,8 @@ almost 1 and the digits are in 1 - delta, which is therefore held beside it.
 **Atoms.** By Neyman and Pearson the curve of a finite pair collects its atoms in order of p/q. Both tails are
 cumulated from their own end, so alpha = 1e-300 and beta = 1e-300 both survive.
 
-**Tests.** Points (alpha, 1 - power) of tests that someone can run; randomizing between them gives the hull.
+**Tests.** Points (alpha, 1 - power) of tests that someone can run, guessing among them (`CORNERS`); randomizing between
+them gives the hull, which is `Points.hull`.
 """
 
 from __future__ import annotations
@@ -199,8 +200,3 @@ def atom_points(p: FloatArray, q: FloatArray, p_inf: float, q_zero: float, side:
     # Order errors of p/q act like a relative change of p by 2 UNIT; they and the sums' errors move both coordinates.
     relative = error + 8.0 * UNIT + 2.0 * mismatch + rounding
     return points.outward(relative, side).hull(side)
-
-
-def tested_points(points: Points, side: Side) -> Points:
-    """Vertices of the hull of the points of tests and the two trivial tests."""
-    return Points.joined(points.settled(), CORNERS).hull(side)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.curves.construction import CORNERS, Lines, atom_points, profile_points, tested_points
+from calipers.curves.construction import CORNERS, Lines, atom_points, profile_points
 from calipers.curves.points import UNIT, Points, lies_below, order_key, rise, settled
 from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY, REAL
 from calipers.errors import InputError
@@ -123,13 +123,9 @@ class TradeoffCurve:
     # ------------------------------------------------------------------ constructors
 
     @classmethod
-    def _of(cls, points: Points, side: Side) -> TradeoffCurve:
-        return cls(points.alpha, points.beta, points.alpha_c, points.beta_c, side)
-
-    @classmethod
     def perfect_privacy(cls, side: Side = Side.UPPER) -> TradeoffCurve:
         """f(alpha) = 1 - alpha: the two distributions are the same. Exact."""
-        return cls._of(CORNERS, side)
+        return cls(*CORNERS, side)
 
     @classmethod
     @implements("dong2022:thm2.4")
@@ -167,7 +163,7 @@ class TradeoffCurve:
                 raise InputError("Expected reverse epsilon >= 0. A negative one is a node of the forward profile.")
             parts.append(given)
         both = Lines(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-        return cls._of(profile_points(forward.take(np.flatnonzero(positive)), both, side), side)
+        return cls(*profile_points(forward.take(np.flatnonzero(positive)), both, side), side)
 
     @classmethod
     def from_tests(
@@ -187,7 +183,7 @@ class TradeoffCurve:
         if alphas.shape != powers.shape:
             raise InputError(f"Expected as many alpha as power, got {alphas.size} and {powers.size}.")
         alphas_c, misses = _complement("alpha", alphas, alpha_c), _complement("power", powers, power_c)
-        return cls._of(tested_points(Points(alphas, misses, alphas_c, powers), side), side)
+        return cls(*Points.joined(Points(alphas, misses, alphas_c, powers).settled(), CORNERS).hull(side), side)
 
     @classmethod
     def from_atoms(
@@ -202,7 +198,7 @@ class TradeoffCurve:
         if masses.shape != null_masses.shape:
             raise InputError(f"Expected as many p as q, got {masses.size} and {null_masses.size}.")
         p_inf, q_zero = PROBABILITY.check("p_inf", p_inf), PROBABILITY.check("q_zero", q_zero)
-        return cls._of(atom_points(masses, null_masses, p_inf, q_zero, side, 0.0), side)
+        return cls(*atom_points(masses, null_masses, p_inf, q_zero, side, 0.0), side)
 
     @classmethod
     def mixture(cls, curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> TradeoffCurve:
@@ -219,7 +215,7 @@ class TradeoffCurve:
         parts = [(curve.atoms, share) for curve, share in zip(curves, shares, strict=True)]
         p, q = (np.concatenate([share * atoms[i] for atoms, share in parts]) for i in (0, 1))
         p_inf, q_zero = (sum(share * float(atoms[i]) for atoms, share in parts) for i in (2, 3))
-        return cls._of(atom_points(p, q, p_inf, q_zero, side, 4.0 * UNIT), side)
+        return cls(*atom_points(p, q, p_inf, q_zero, side, 4.0 * UNIT), side)
 
     # ------------------------------------------------------------------ parts
 
@@ -334,14 +330,14 @@ class TradeoffCurve:
 
     def inverse(self) -> TradeoffCurve:
         """The curve of the swapped pair, T(P, Q) instead of T(Q, P). Exact."""
-        return self._of(self.points.swapped(), self.side)
+        return TradeoffCurve(*self.points.swapped(), self.side)
 
     def symmetrized(self) -> TradeoffCurve:
         """The largest convex symmetric curve below f and its inverse: both directions in one guarantee.
 
         Applying it twice changes nothing.
         """
-        return self._of(Points.joined(self.points, self.points.swapped()).hull(self.side), self.side)
+        return TradeoffCurve(*Points.joined(self.points, self.points.swapped()).hull(self.side), self.side)
 
     @implements("dong2022:thm3.2")
     def tensor(self, other: TradeoffCurve) -> TradeoffCurve:
@@ -360,7 +356,7 @@ class TradeoffCurve:
         joint_p, joint_q = np.outer(p, other_p).ravel(), np.outer(q, other_q).ravel()
         joint_inf = p_inf + other_p_inf * float(self.beta[0])
         joint_zero = q_zero + other_q_zero * float(self.alpha[-1])
-        return self._of(atom_points(joint_p, joint_q, joint_inf, joint_zero, side, 8.0 * UNIT), side)
+        return TradeoffCurve(*atom_points(joint_p, joint_q, joint_inf, joint_zero, side, 8.0 * UNIT), side)
 
     def is_below(self, other: TradeoffCurve) -> bool:
         """True iff f(alpha) <= other(alpha) at every alpha, decided without tolerance."""

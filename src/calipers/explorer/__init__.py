@@ -8,7 +8,6 @@ Measurements are made in worker processes, so that one that takes too long can b
     workers     the processes, their limits and how they are ended
     service     which answers are remembered, shared and given up
     drawing     numbers and curves as the page shows them
-    remembered  a measurement that knows its answers, for verdicts between runs
     guard       who may ask: this machine, this page
     app         the routes
     server      the socket and the end

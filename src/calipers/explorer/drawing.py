@@ -7,7 +7,6 @@ read off the certified curves: at those points, and only there, the page gives e
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ def _end(number: Number) -> Record:
 
 def licenses(answers: Answers) -> list[Record]:
     """Each piece of evidence once, with the ends it licenses."""
-    return [dataclasses.asdict(told) for told in told_once(answers.evidence().items())]
+    return [told._asdict() for told in told_once(answers.evidence().items())]
 
 
 def tradeoff(measurement: Measurement) -> Record:

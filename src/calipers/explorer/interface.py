@@ -48,38 +48,29 @@ _QUESTIONS: dict[str, Any] = {
     "delta0": {"type": "number", "default": 1e-10, "description": "mu-GDP is reported up to this much of delta."},
     "tolerance": {"type": "number", "default": 1e-3, "description": "Relative numerical width to aim for."},
 }
-_ONE_RUN = {"type": "object", "properties": _RUN, "required": ["noise_multiplier"], "additionalProperties": False}
-_PHASES = {
-    "type": "object",
-    "properties": {"phase": {"type": "array", "items": _ONE_RUN, "minItems": 1, "maxItems": MOST_PHASES}},
-    "required": ["phase"],
+
+
+def _object(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    """An object with these keys."""
+    return {"type": "object", "properties": properties} | ({"required": list(required)} if required else {}) | more
+
+
+_ONE_RUN = _object(_RUN, "noise_multiplier", additionalProperties=False)
+_PHASES = {"phase": {"type": "array", "items": _ONE_RUN, "minItems": 1, "maxItems": MOST_PHASES}}
+_RUN_OR_PHASES = {"oneOf": [_ONE_RUN, _object(_PHASES, "phase")]}
+_MEASURED = {"run": _RUN_OR_PHASES, **_RUN, **_QUESTIONS}
+_COMPARED = {
+    "runs": {"type": "array", "items": _RUN_OR_PHASES, "minItems": 2, "maxItems": MOST_RUNS},
+    "names": {"type": "array", "items": {"type": "string"}},
+    **_QUESTIONS,
 }
-_RUN_OR_PHASES = {"oneOf": [_ONE_RUN, _PHASES]}
-_MEASURE = {"type": "object", "properties": {"run": _RUN_OR_PHASES, **_RUN, **_QUESTIONS}}
-_COMPARE = {
-    "type": "object",
-    "properties": {
-        "runs": {"type": "array", "items": _RUN_OR_PHASES, "minItems": 2, "maxItems": MOST_RUNS},
-        "names": {"type": "array", "items": {"type": "string"}},
-        **_QUESTIONS,
-    },
-    "required": ["runs"],
-}
-_CALIBRATE = {
-    "type": "object",
-    "properties": {"run": _RUN_OR_PHASES, **_RUN, **{key: {"type": "number"} for key in TARGET_KEYS}},
-}
+_CALIBRATED = {"run": _RUN_OR_PHASES, **_RUN, **{key: {"type": "number"} for key in TARGET_KEYS}}
 _FORMAT = {"format": {"enum": list(REPORT_TYPES), "default": "html"}}
-_REPORT = {"type": "object", "properties": {**_FORMAT, **_MEASURE["properties"]}}  # type: ignore[dict-item]
-_COMPARE_REPORT = {**_COMPARE, "properties": {**_FORMAT, **_COMPARE["properties"]}}  # type: ignore[dict-item]
-_REFUSAL = {
-    "type": "object",
-    "properties": {"error": {"type": "string"}, "kind": {"type": "string"}},
-    "required": ["error", "kind"],
-}
+_REFUSAL = _object({"error": {"type": "string"}, "kind": {"type": "string"}}, "error", "kind")
 
 
-def _operation(summary: str, body: dict[str, Any], meaning: str) -> dict[str, Any]:
+def _operation(summary: str, keys: dict[str, Any], meaning: str, *required: str) -> dict[str, Any]:
+    body = {"schema": _object(keys, *required)}
     refusals = {
         413: "The body is too large.",
         422: "Bad input, or nothing is proven about it; the sentence says what to change.",
@@ -88,7 +79,7 @@ def _operation(summary: str, body: dict[str, Any], meaning: str) -> dict[str, An
     }
     return {
         "summary": summary,
-        "openapi_extra": {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}},
+        "openapi_extra": {"requestBody": {"required": True, "content": {"application/json": body}}},
         "responses": {
             200: {"description": meaning},
             **{
@@ -100,12 +91,12 @@ def _operation(summary: str, body: dict[str, Any], meaning: str) -> dict[str, An
 
 
 OPERATIONS: dict[str, dict[str, Any]] = {
-    "measure": _operation("Measure one run", _MEASURE, "What `calipers measure --json` prints."),
-    "explore": _operation("Measure one run, for the page", _MEASURE, "The measurement, shown numbers, curves."),
-    "compare": _operation("Compare runs", _COMPARE, "What `calipers compare --json` prints."),
-    "calibrate": _operation("Find the smallest noise", _CALIBRATE, "What `calipers calibrate --json` prints."),
-    "report": _operation("Write the report of a run", _REPORT, "What `calipers measure --report` writes."),
+    "measure": _operation("Measure one run", _MEASURED, "What `calipers measure --json` prints."),
+    "explore": _operation("Measure one run, for the page", _MEASURED, "The measurement, shown numbers, curves."),
+    "compare": _operation("Compare runs", _COMPARED, "What `calipers compare --json` prints.", "runs"),
+    "calibrate": _operation("Find the smallest noise", _CALIBRATED, "What `calipers calibrate --json` prints."),
+    "report": _operation("Write the report of a run", _FORMAT | _MEASURED, "What `calipers measure --report` writes."),
     "compare report": _operation(
-        "Write the report of a comparison", _COMPARE_REPORT, "What `calipers compare --report` writes."
+        "Write the report of a comparison", _FORMAT | _COMPARED, "What `calipers compare --report` writes.", "runs"
     ),
 }

@@ -8,11 +8,12 @@ ends only when it is ended or when its memory is spent.
 from __future__ import annotations
 
 import signal
-from collections import OrderedDict
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from calipers.bracket import Side
 from calipers.calibrate import solve
@@ -24,17 +25,19 @@ from calipers.numerics.decimals import ceil_digits
 from calipers.provenance import typed
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.compared import report_comparison
-from calipers.reports.comparison import Comparison, compare_answers
+from calipers.reports.comparison import Judged, compare_judged
 from calipers.reports.files import rendered
 from calipers.reports.records import calibration_record, comparison_record, measurement_document, to_document, to_json
 from calipers.reports.report import report_measurement
 from calipers.run import Run
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-
-    from calipers.curves.tradeoff import TradeoffCurve
-    from calipers.stated import Stated
 
 READY = "ready"
 # As many as the page shows at a time, so that its reports find them measured.
@@ -44,42 +47,12 @@ NOISE_DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """A measurement made in another process, as far as verdicts need it: its answers and both trade-off curves.
-
-    A measurement holds its mechanism as well, which neither travels between processes nor is needed.
-    """
-
-    answers: Answers
-    curves: dict[Side, TradeoffCurve]
-
-    @classmethod
-    def of(cls, measurement: Measurement, answers: Answers) -> Remembered:
-        """What is worth keeping of a measurement that was asked already."""
-        return cls(answers, {side: measurement.curve(side) for side in Side})
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """The phases that were measured."""
-        return self.answers.runs
-
-    @property
-    def stated(self) -> Stated | None:
-        """The guarantee, where one was stated instead of a run."""
-        return self.answers.stated
-
-    def curve(self, side: Side) -> TradeoffCurve:
-        """The trade-off curve of one side."""
-        return self.curves[side]
-
-
-@dataclass(frozen=True)
 class Written:
     """An answer, ready to be sent; a measured run also for the page, and for comparing it with others."""
 
     content: bytes
     page: bytes = b""
-    remembered: Remembered | None = None
+    judged: Judged | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +74,8 @@ class Refusal:
 
 _KINDS = {InputError: "input", CertificationError: "not certified", CalipersError: "unsupported"}
 Reply = Written | Refusal
-Job = Callable[["Worker"], Written]
-"""A method of `Worker` with what it is about (`functools.partial`), which travels to the process by its name."""
+Job = Callable[[], Written]
+"""One of the functions below with what it is about (`functools.partial`), which travels to the process by its name."""
 
 
 def shortened(reason: str) -> str:
@@ -111,74 +84,62 @@ def shortened(reason: str) -> str:
     return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 1] + "…"
 
 
-class Worker:
-    """Answers jobs, one at a time, remembering the last measurements."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Asked, tuple[Measurement, Answers]] = OrderedDict()
-
-    def answer(self, job: Job) -> Reply:
-        """The reply to one job. Never raises: a worker outlives what it is asked."""
-        try:
-            return job(self)
-        except Exception as error:
-            return Refusal.of(error)
-
-    def measured(self, asked: Asked) -> Written:
-        """Measure a run and answer the questions."""
-        measurement, answers = self._measured(asked)
-        page = to_json(page_record(measurement, answers)).encode()
-        return Written(measurement_document(answers).encode(), page, Remembered.of(measurement, answers))
-
-    def report(self, asked: Asked, form: str) -> Written:
-        """Write the report of a run as "html", "md" or "json"."""
-        report = report_measurement(self._measured(asked)[0], asked.questions)
-        return Written(rendered(report, f".{form}").encode())
-
-    def compared(self, names: Sequence[str], found: Sequence[Remembered]) -> Written:
-        """Say which of several measured runs is more private."""
-        return Written(to_document(comparison_record(compare_remembered(names, found))).encode())
-
-    def comparison_report(self, together: AskedTogether, form: str) -> Written:
-        """Measure several runs and write the report of their comparison as "html", "md" or "json".
-
-        A report says more than was asked (attacks at lower rates, what to change), so the runs are measured again by
-        the worker that writes it; what it remembers it need not measure.
-        """
-        measured = [self._measured(asked) for asked in together.each]
-        measurements = [measurement for measurement, _ in measured]
-        comparison = compare_answers(together.names, measurements, [answers for _, answers in measured])
-        return Written(rendered(report_comparison(comparison, measurements), f".{form}").encode())
-
-    def calibrated(self, asked: AskedNoise) -> Written:
-        """What `calipers calibrate --json` prints, and the noise of every phase as a field takes it, rounded up."""
-        target: dict[str, Any] = dict(asked.target)
-        found = solve(asked.runs, tolerance=asked.tolerance, **target)
-        shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
-        return Written(to_document({**calibration_record(found), "shown": shown}, found.phases[0].to_dict()).encode())
-
-    def _measured(self, asked: Asked) -> tuple[Measurement, Answers]:
-        if asked not in self._kept:
-            run = asked.runs[0] if len(asked.runs) == 1 else asked.runs
-            measurement = measure(run, tolerance=asked.tolerance)
-            self._kept[asked] = measurement, answer(measurement, asked.questions)
-        self._kept.move_to_end(asked)
-        while len(self._kept) > MEASUREMENTS_KEPT:
-            self._kept.popitem(last=False)
-        return self._kept[asked]
+def answered(job: Job) -> Reply:
+    """The reply to one job. Never raises: a worker outlives what it is asked."""
+    try:
+        return job()
+    except Exception as error:
+        return Refusal.of(error)
 
 
-def compare_remembered(names: Sequence[str], found: Sequence[Remembered]) -> Comparison:
-    """The verdicts of `calipers compare` on runs that were measured already."""
-    # Verdicts ask a measurement for its run and its curves, which is what is remembered; the cast says so.
-    return compare_answers(names, [cast("Measurement", one) for one in found], [one.answers for one in found])
+def measured(asked: Asked) -> Written:
+    """Measure a run and answer the questions."""
+    measurement, answers = _measured(asked)
+    page = to_json(page_record(measurement, answers)).encode()
+    # The curves alone: a measurement holds its mechanism as well, which does not travel between processes.
+    curves = {side: measurement.curve(side) for side in Side}
+    return Written(measurement_document(answers).encode(), page, Judged(answers, curves.__getitem__))
+
+
+def report(asked: Asked, form: str) -> Written:
+    """Write the report of a run as "html", "md" or "json"."""
+    return Written(rendered(report_measurement(_measured(asked)[0], asked.questions), f".{form}").encode())
+
+
+def compared(names: Sequence[str], found: Sequence[Judged]) -> Written:
+    """Say which of several measured runs is more private."""
+    return Written(to_document(comparison_record(compare_judged(names, found))).encode())
+
+
+def comparison_report(together: AskedTogether, form: str) -> Written:
+    """Measure several runs and write the report of their comparison as "html", "md" or "json".
+
+    A report says more than was asked (attacks at lower rates, what to change), so the runs are measured again by the
+    worker that writes it; what it remembers it need not measure.
+    """
+    measured = [_measured(asked) for asked in together.each]
+    comparison = compare_judged(together.names, [Judged(answers, one.curve) for one, answers in measured])
+    report = report_comparison(comparison, [one for one, _ in measured], together.each[0].questions)
+    return Written(rendered(report, f".{form}").encode())
+
+
+def calibrated(asked: AskedNoise) -> Written:
+    """What `calipers calibrate --json` prints, and the noise of every phase as a field takes it, rounded up."""
+    target: dict[str, Any] = dict(asked.target)
+    found = solve(asked.runs, tolerance=asked.tolerance, **target)
+    shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
+    return Written(to_document({**calibration_record(found), "shown": shown}, found.phases[0].to_dict()).encode())
+
+
+@lru_cache(maxsize=MEASUREMENTS_KEPT)
+def _measured(asked: Asked) -> tuple[Measurement, Answers]:
+    measurement = measure(asked.runs, tolerance=asked.tolerance)
+    return measurement, answer(measurement, asked.questions)
 
 
 def limit_memory(limit: int) -> None:
     """Let this process have at most so many bytes of address space, where the system knows such a limit."""
-    try:
-        import resource
-    except ImportError:  # Windows
+    if resource is None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
@@ -188,12 +149,9 @@ def limit_memory(limit: int) -> None:
 
 def peak_memory() -> int:
     """The most memory this process has held, in bytes; 0 where the system does not say."""
-    try:
-        import resource
-        import sys
-    except ImportError:
+    if resource is None:
         return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
@@ -202,19 +160,13 @@ def work(connection: Connection, memory_limit: int) -> None:
     # Ctrl+C in the terminal reaches every process of the group; ending workers is the server's business.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit_memory(memory_limit)
-    worker = Worker()
     # The first measurement of a process loads what the others find loaded.
     first = Asked((Run(sample_rate=0.1, steps=2, noise_multiplier=1.0),), Questions(), 0.01)
-    worker.answer(partial(Worker.measured, asked=first))
-    connection.send(READY)
-    while True:
-        try:
+    answered(partial(measured, first))
+    with suppress(EOFError, BrokenPipeError):  # the server has gone
+        connection.send(READY)
+        while True:
             job = connection.recv()
-        except EOFError:
-            return
-        with typed(("explore",)):  # where the documents come from; this process has no command line of its own
-            reply = worker.answer(job)
-        try:
+            with typed(("explore",)):  # where the documents come from; this process has no command line of its own
+                reply = answered(job)
             connection.send((reply, peak_memory()))
-        except BrokenPipeError:
-            return

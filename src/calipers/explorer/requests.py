@@ -22,7 +22,7 @@ from typing import NoReturn
 from calipers.calibrate.solve import TARGETS
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
-from calipers.reports.answers import DEFAULT_DELTA0, DEFAULT_DELTAS, DEFAULT_FPRS, Questions
+from calipers.reports.answers import DEFAULT_DELTA0, Questions
 from calipers.run import KEYS, Run, as_phases
 
 MOST_RUNS = 4
@@ -121,12 +121,8 @@ def _is_name(name: object) -> bool:
 
 
 def _questions(record: Mapping[str, object]) -> tuple[Questions, float]:
-    questions = Questions(
-        deltas=_points(record, "delta") or DEFAULT_DELTAS,
-        epsilons=_points(record, "epsilon"),
-        fprs=_points(record, "fpr") or DEFAULT_FPRS,
-        delta0=_number(record.get("delta0", DEFAULT_DELTA0)),
-    )
+    deltas, epsilons, fprs = (_points(record, name) for name in ("delta", "epsilon", "fpr"))
+    questions = Questions.asked(deltas, epsilons, fprs, _number(record.get("delta0", DEFAULT_DELTA0)))
     return questions, OPEN_UNIT.check("tolerance", record.get("tolerance", DEFAULT_TOLERANCE))
 
 

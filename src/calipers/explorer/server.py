@@ -6,11 +6,13 @@ before anything is printed, and it cannot be taken by somebody else in between.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from calipers.domains import Domain
@@ -29,15 +31,11 @@ LONGEST_STATE = 8_000
 def bound_socket(port: int = 0) -> socket.socket:
     """A listening socket that only this machine reaches; port 0 stands for a free one."""
     number = PORT.check_int("port", port)
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((HOST, number))
-        found.listen(MOST_CONNECTIONS)
+        return socket.create_server((HOST, number), backlog=MOST_CONNECTIONS)
     except OSError as error:
-        found.close()
-        raise InputError(f"Port {port} cannot be used: {error.strerror}; name another, or none.") from error
-    return found
+        reason = os.strerror(error.errno or 0)
+        raise InputError(f"Port {port} cannot be used: {reason}; name another, or none.") from error
 
 
 def shared_state(address: str | None) -> str:
@@ -93,7 +91,5 @@ def serve(
         if browser:
             # A browser that blocks (a text browser, a broken one) must not keep the server from starting.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        try:
+        with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
-        except KeyboardInterrupt:
-            return

@@ -13,7 +13,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 
-from calipers.explorer.jobs import Job, Refusal, Reply, Worker
+from calipers.explorer import jobs
+from calipers.explorer.jobs import Job, Refusal, Reply
 from calipers.explorer.requests import Asked, AskedNoise, AskedTogether
 from calipers.explorer.workers import Limits, WorkerPool
 
@@ -51,11 +52,11 @@ class Service:
 
     async def measured(self, asked: Asked) -> Reply:
         """The measured run, or why there is none."""
-        return await self._reply(asked, asked, partial(Worker.measured, asked=asked))
+        return await self._reply(asked, asked, partial(jobs.measured, asked))
 
     async def report(self, asked: Asked, form: str) -> Reply:
         """The report of a run, or why there is none."""
-        return await self._reply((form, asked), asked, partial(Worker.report, asked=asked, form=form))
+        return await self._reply((form, asked), asked, partial(jobs.report, asked, form))
 
     async def compared(self, together: AskedTogether) -> Reply:
         """What `calipers compare --json` prints, or why one of the runs has no measurement."""
@@ -64,13 +65,13 @@ class Service:
         for name, one in zip(together.names, replies, strict=True):
             if isinstance(one, Refusal):
                 return Refusal(one.kind, f"{name}: {one.reason}")
-            assert one.remembered is not None
-            found.append(one.remembered)
-        return await self._reply(together, None, partial(Worker.compared, names=together.names, found=found))
+            assert one.judged is not None
+            found.append(one.judged)
+        return await self._reply(together, None, partial(jobs.compared, together.names, found))
 
     async def calibrated(self, asked: AskedNoise) -> Reply:
         """What `calipers calibrate --json` prints, or why no noise is found."""
-        return await self._reply(asked, asked, partial(Worker.calibrated, asked=asked))
+        return await self._reply(asked, asked, partial(jobs.calibrated, asked))
 
     async def comparison_report(self, together: AskedTogether, form: str) -> Reply:
         """The report of a comparison, or why one of the runs has no measurement."""
@@ -78,7 +79,7 @@ class Service:
         compared = await self.compared(together)
         if isinstance(compared, Refusal):
             return compared
-        job = partial(Worker.comparison_report, together=together, form=form)
+        job = partial(jobs.comparison_report, together, form)
         return await self._reply((form, together), together.each[-1], job)
 
     async def _reply(self, key: Hashable, run: Hashable, job: Job) -> Reply:

@@ -9,6 +9,7 @@ replaced in the background either way.
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 import os
 from collections.abc import Hashable
@@ -101,20 +102,18 @@ class WorkerProcess:
         assert self._connection is not None
         loop = asyncio.get_running_loop()
         self.last_run = run
+        peak = math.inf
         try:
             async with asyncio.timeout(self._limits.seconds):
                 reply, peak = await loop.run_in_executor(self._threads, _exchange, self._connection, job)
         except TimeoutError:
-            self.replace()
             return Refusal("too slow", f"Stopped after {self._limits.seconds:g} s without an answer.")
         except (EOFError, OSError):
-            self.replace()
             return Refusal("too large", "The worker ended without an answer; the run may take too much memory.")
-        except BaseException:
-            self.replace()
-            raise
-        if peak > self._limits.retire_above:
-            self.replace()
+        finally:
+            # One that was left without an answer, or has grown too large, gets no other job.
+            if peak > self._limits.retire_above:
+                self.replace()
         return reply
 
     def replace(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind, Side
@@ -65,17 +65,10 @@ class GaussianJaw(CurveJaw):
     shift: float
     said: Evidence
 
-    @property
-    def _up(self) -> float:
-        return 1.0 if self.side is Side.UPPER else -1.0
-
-    def _rounded(self, value: float) -> Found:
-        """A value of an increasing closed form at a rounded shift, with its own rounding charged."""
-        return Found(value * (1.0 + self._up * 4.0 * GAUSSIAN_RELATIVE_ERROR), self.said)
-
-    @property
-    def _shifted(self) -> float:
-        return self.shift * (1.0 + self._up * _SHIFT_ERROR)
+    def _rounded(self, increasing: Callable[[float], float]) -> float:
+        """The value of an increasing closed form at the shift, whose rounding is charged as its own is."""
+        up = 1.0 if self.side is Side.UPPER else -1.0
+        return increasing(self.shift * (1.0 + up * _SHIFT_ERROR)) * (1.0 + up * 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """Exact up to rounding, which is charged."""
@@ -84,7 +77,7 @@ class GaussianJaw(CurveJaw):
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Exact up to rounding, which is charged."""
-        found = self._rounded(float(gaussian_delta(self._shifted, epsilon))).value
+        found = self._rounded(lambda mu: float(gaussian_delta(mu, epsilon)))
         # Below this a double has lost its relative accuracy, and may be 0 where delta is not.
         if self.side is Side.UPPER:
             return Found(min(1.0, max(found, SMALLEST_DELTA)), self.said)
@@ -92,7 +85,7 @@ class GaussianJaw(CurveJaw):
 
     def renyi(self, order: float) -> Found:
         """t mu^2 / 2."""
-        return self._rounded(rdp_of_gdp(self._shifted, order))
+        return Found(self._rounded(lambda mu: rdp_of_gdp(mu, order)), self.said)
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """G_mu."""

@@ -8,12 +8,11 @@ of its laws, and are used.
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
@@ -39,32 +38,24 @@ _RENYI_DEPTH = 1e-30
 RECORD_WAYS = ("record present against absent", "record absent against present")
 
 
+def sum_rule(threshold: float, way: str) -> str:
+    """The test behind a lower value; an infinite threshold stands for all of them."""
+    rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
+    return f"{rule}, {threshold:.10g} here ({way})" if math.isfinite(threshold) else rule
+
+
+@dataclass(frozen=True)
 class Composition:
-    """A product of pairs, each number computed once and from both sides; `published`: others publish the bound too."""
+    """A product of pairs, each number computed once; `published`: others publish the bound too.
 
-    sides: ClassVar[tuple[Side, ...]] = tuple(Side)
-    """Of which curves are made."""
+    `sides`: both, or the one that is asked for where the proof, or the attack, is another's. `lone` is the pair itself
+    where there is one participation: epsilon and delta come from it, both sides at once, and the rest from its laws.
+    """
 
-    def __init__(self, product: Product, published: bool = False) -> None:
-        self.product, self.published = product, published
-        # Both jaws ask for the same number, one after the other.
-        self.epsilon = functools.cache(self._epsilon)
-        self.delta = functools.cache(self._delta)
-        self.renyi = functools.cache(self._renyi)
-        self.envelopes = functools.cache(self._envelopes)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return self._steps == other._steps and self.published == other.published
-
-    def __hash__(self) -> int:
-        return hash(self._steps)
-
-    @property
-    def _steps(self) -> tuple[tuple[int, int], ...]:
-        """Which sources, each by its identity, how often."""
-        return tuple((id(source), count) for source, count in self.product.factors)
+    product: Product
+    published: bool = False
+    sides: tuple[Side, ...] = tuple(Side)
+    lone: LonePair | None = None
 
     @property
     def exact(self) -> bool:
@@ -78,77 +69,45 @@ class Composition:
 
     def one_sided(self, side: Side) -> Composition:
         """The same product, for whoever does not ask what is proven, or what the pairs show."""
-        return (AboveComposition if side is Side.UPPER else BelowComposition)(self.product, self.published)
+        return self if self.lone is not None else replace(self, sides=(side,))
 
-    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
+    @kept
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """Of the smallest epsilon >= 0 at delta; 0 stands below what is proven alone."""
+        if self.lone is not None:
+            lower, upper = self.lone.epsilon(delta)
+            return Jaws(lower, upper, lower)
+        if Side.LOWER not in self.sides:
+            return Jaws(0.0, epsilon_above(self.product, delta, tolerance, self.published))
         return self.product.epsilon(delta, tolerance)
 
-    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
+    @kept
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """Of delta at epsilon >= 0, as `epsilon`."""
+        if self.lone is not None:
+            return Jaws(*self.lone.delta(epsilon), epsilon)
+        if Side.LOWER not in self.sides:
+            return Jaws(0.0, delta_above(self.product, epsilon, tolerance))
         return self.product.delta(epsilon, tolerance)
 
-    def _renyi(self, order: float) -> Jaws:
+    @kept
+    def renyi(self, order: float) -> Jaws:
+        """Of the Renyi divergence of this order."""
+        if Side.LOWER not in self.sides:
+            return Jaws(0.0, renyi_above(self.product.factors, order))
         return renyi(self.product, order)
 
-    def _envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+    @kept
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed curves of its sides."""
         directed = directed_sweep(self.product, smallest_delta, tolerance, self.sides)
         return {side: Envelope((curve,)) for side, curve in directed.items()}
 
-    def rule(self, jaws: Jaws | None, ways: tuple[str, str]) -> str:
-        """The test behind a lower value, or behind whole curves."""
-        rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
-        if jaws is not None and math.isfinite(jaws.threshold):
-            rule = f"{rule}, {jaws.threshold:.10g} here ({ways[jaws.reversed]})"
-        return f"{rule}; its error rates are computed exactly, rounding charged downward"
-
-
-class AboveComposition(Composition):
-    """A product of pairs of which the upper side alone is asked: the attack is another."""
-
-    sides = (Side.UPPER,)
-
-    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
-        return Jaws(0.0, epsilon_above(self.product, delta, tolerance, self.published), math.inf, False)
-
-    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
-        return Jaws(0.0, delta_above(self.product, epsilon, tolerance), math.inf, False)
-
-    def _renyi(self, order: float) -> Jaws:
-        return Jaws(0.0, renyi_above(self.product.factors, order), math.inf, False)
-
-
-class BelowComposition(Composition):
-    """A product of pairs of whose curves the lower side alone is asked: the proof is another's."""
-
-    sides = (Side.LOWER,)
-
-
-class LoneComposition(Composition):
-    """One participation: epsilon and delta come from the pair itself, the rest from its laws."""
-
-    exact: ClassVar[bool] = True
-
-    def __init__(self, laws: Composition, pair: LonePair) -> None:
-        super().__init__(laws.product, laws.published)
-        self._pair = pair
-        self.renyi, self.envelopes = laws.renyi, laws.envelopes
-
-    def one_sided(self, side: Side) -> Composition:
-        """The pair answers both sides at once."""
-        return self
-
-    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
-        lower, upper = self._pair.epsilon(delta)
-        return Jaws(lower, upper, lower, False)
-
-    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
-        lower, upper = self._pair.delta(epsilon)
-        return Jaws(lower, upper, epsilon, False)
-
-    def rule(self, jaws: Jaws | None, ways: tuple[str, str]) -> str:
-        """The likelihood ratio test is the best of all at its threshold."""
-        if jaws is None or not math.isfinite(jaws.threshold):
-            return super().rule(jaws, ways)
-        return f"reject when the log likelihood ratio of the epoch exceeds {jaws.threshold:.10g}"
+    def rule(self, threshold: float, way: str) -> str:
+        """The test behind a lower value, or behind whole curves; of one ratio no other is better at its threshold."""
+        if self.lone is not None and math.isfinite(threshold):
+            return f"reject when the log likelihood ratio of the epoch exceeds {threshold:.10g}"
+        return f"{sum_rule(threshold, way)}; its error rates are computed exactly, rounding charged downward"
 
 
 @dataclass(frozen=True)
@@ -214,14 +173,14 @@ class PairAttack(PairJaw):
     side = Side.LOWER
 
     def _found(self, jaws: Jaws) -> Found:
-        return Found(jaws.lower, self._test(jaws))
+        return Found(jaws.lower, self._test(jaws.threshold, jaws.reversed))
 
     def evidence(self) -> Evidence:
         """The test behind whole curves."""
-        return self._test(None)
+        return self._test(math.inf, False)
 
-    def _test(self, jaws: Jaws | None) -> Evidence:
-        text = f"{self.said} The test: {self.composed.rule(jaws, self.ways)}."
+    def _test(self, threshold: float, backward: bool) -> Evidence:
+        text = f"{self.said} The test: {self.composed.rule(threshold, self.ways[backward])}."
         return Evidence.of(Kind.TEST, self.statement, text)
 
 

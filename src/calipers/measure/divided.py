@@ -24,7 +24,7 @@ from calipers.laws.composed.renyi import renyi_above, renyi_below
 from calipers.laws.composed.sweep import directed_sweep
 from calipers.laws.divided.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
 from calipers.measure.choice import best_guarantee
-from calipers.measure.composed import RECORD_WAYS
+from calipers.measure.composed import RECORD_WAYS, sum_rule
 from calipers.measure.jaw import Found, Jaw
 from calipers.measure.neighbors import Attack, NeighborPair
 
@@ -229,7 +229,7 @@ class CollinearAttack(Jaw):
         """What the laws of the best attack show."""
         shown = {attack: renyi_below(self._product(attack).factors, order) for attack in self._attacked.attacks}
         best = max(shown, key=lambda attack: shown[attack])
-        return Found(shown[best], self._test(best, None))
+        return Found(shown[best], self._test(best, AttackValue(shown[best])))
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -239,19 +239,16 @@ class CollinearAttack(Jaw):
 
     def evidence(self) -> Evidence:
         """The explicit datasets and the tests of all thresholds."""
-        return self._test(None, None)
+        return self._test(None, AttackValue(0.0))
 
-    def _test(self, attack: Attack | None, shown: AttackValue | None) -> Evidence:
-        rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
-        if shown is not None and math.isfinite(shown.threshold):
-            rule = f"{rule}, {shown.threshold:.10g} here ({RECORD_WAYS[shown.reversed]})"
+    def _test(self, attack: Attack | None, shown: AttackValue) -> Evidence:
         best = ""
         if attack is not None:
             best = f" (here {_records(self._attacked)}, v = {attack[0]:g}, w = {attack[1]:g})"
         text = (
             "The differing record's clipped gradient is w e, e a unit vector, all others are v e with the best of a "
             f"few v and w{best}; the coordinate along e and the length of the rest are observed. The test: "
-            f"{rule}."
+            f"{sum_rule(shown.threshold, RECORD_WAYS[shown.reversed])}."
         )
         return Evidence.of(Kind.TEST, "calipers:collinear-attack", text)
 

@@ -46,10 +46,7 @@ def moving_pairs(run: Run) -> tuple[int, ...]:
     count.
     """
     assert run.dataset_size is not None
-    sizes = (run.dataset_size - 1, run.dataset_size)
-    if run.normalization != "floor":
-        return sizes
-    return tuple(size for size in sizes if divisor_of(run, size) != divisor_of(run, size + 1))
+    return tuple(size for size in (run.dataset_size - 1, run.dataset_size) if moves(run, size))
 
 
 def public_because(run: Run) -> str | None:

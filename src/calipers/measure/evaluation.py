@@ -7,10 +7,12 @@ attack shows below. Where the neighbors of a dataset differ, the largest over th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from calipers.bracket import Side
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
@@ -18,16 +20,7 @@ from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.source import AnySource, LawSource
 from calipers.measure.choice import Covered, Greatest, greatest, least, worst
 from calipers.measure.closed import gaussians
-from calipers.measure.composed import (
-    RECORD_WAYS,
-    AboveComposition,
-    Composition,
-    LawAttack,
-    LawProof,
-    LoneComposition,
-    PairAttack,
-    composition,
-)
+from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawProof, PairAttack, composition
 from calipers.measure.guarantees import no_release
 from calipers.measure.jaw import Evaluation, Jaw
 from calipers.measure.told import ToldProof
@@ -64,8 +57,9 @@ def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
     if not exposures:
         return no_release()
-    neighbors, shown = _alternatives([(e, *e.neighbors) for e in exposures]), dict[tuple[int, ...], Jaw]()
-    found = worst([_one_neighbor(phases, replaced, shown) for phases in neighbors])
+    neighbors = _alternatives([(e, *e.neighbors) for e in exposures])
+    show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
+    found = worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
     covering = [e.covering for e in exposures if e.covering is not None]
     if isinstance(found.above, Greatest) and len(covering) == len(exposures):
         one = _proven(covering, [e.attack for e in exposures], replaced)
@@ -73,8 +67,9 @@ def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     return found
 
 
-def _one_neighbor(exposures: Sequence[Exposure], replaced: bool, shown: dict[tuple[int, ...], Jaw]) -> Evaluation:
-    """`shown`: what attacks show, by their identity: neighbors may share them."""
+def _one_neighbor(
+    exposures: Sequence[Exposure], replaced: bool, show: Callable[[tuple[Attack, ...]], Jaw]
+) -> Evaluation:
     attacks = [exposure.attack for exposure in exposures]
     if all(exposure.closes for exposure in exposures):
         proofs = [exposure.proofs[0] for exposure in exposures]
@@ -84,14 +79,7 @@ def _one_neighbor(exposures: Sequence[Exposure], replaced: bool, shown: dict[tup
     competing = _alternatives([exposure.proofs for exposure in exposures])
     tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
     above = least([_proven(proofs, attacks, replaced) for proofs in competing])
-    for one in tried:
-        if _known(one) not in shown:
-            shown[_known(one)] = _shown(one, replaced)
-    return Evaluation(above, greatest([shown[_known(one)] for one in tried]))
-
-
-def _known(attacks: Sequence[Attack]) -> tuple[int, ...]:
-    return tuple(id(attack) for attack in attacks)
+    return Evaluation(above, greatest([show(tuple(one)) for one in tried]))
 
 
 def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
@@ -141,7 +129,7 @@ def _hiding(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
-        return _attained(proofs, pairs, attacks, replaced, AboveComposition).above
+        return _attained(proofs, pairs, attacks, replaced, (Side.UPPER,)).above
     reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
     lone = factors[0][0].lone_proof if _counted(factors) == 1 else None
     return LawProof(ProofProduct(factors), reason, _statement(proofs), lone)
@@ -156,7 +144,7 @@ def _attained(
     pairs: Sequence[tuple[LawSource, int]],
     attacks: Sequence[Attack],
     replaced: bool,
-    sides: type[Composition] = Composition,
+    sides: tuple[Side, ...] = tuple(Side),
 ) -> Evaluation:
     """The composition of pairs that have both sides; `sides`: both, or the upper one where the attacks are others."""
     count = _counted(pairs)
@@ -169,10 +157,8 @@ def _attained(
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    composed = sides(Product(pairs), any(proof.published for proof in proofs))
-    narrow = pairs[0][0].lone_pair if count == 1 else None
-    if narrow is not None:
-        composed = LoneComposition(composed, narrow)
+    lone = pairs[0][0].lone_pair if count == 1 else None
+    composed = Composition(Product(pairs), any(proof.published for proof in proofs), sides, lone)
     return composition(composed, reason, _statement(hidden), scene, _WAYS[replaced])
 
 

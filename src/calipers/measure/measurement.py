@@ -221,14 +221,11 @@ class Measurement(Printed):
         low, high = (float(self.envelope(side).bayes_error(prior)) for side in (Side.UPPER, Side.LOWER))
         return self._bracket(low, high)
 
+    @kept
     @implements("gomez2025:eq21", "gomez2025:eq24")
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
         """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
         delta0 = DELTA0.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
-        return self._gdp(delta0)
-
-    @kept
-    def _gdp(self, delta0: float) -> Gdp:
         lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
         overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf

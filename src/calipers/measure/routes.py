@@ -65,7 +65,8 @@ def measure(
         return measure_mechanism(run, tolerance)
     phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
     for phase in phases:
-        _refuse_unproven(phase)
+        remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
+        scheme_of(phase).noise_range(phase).check("noise_multiplier", phase.noise_multiplier, remedy)
     found = _evaluation(phases) if dataset_sizes is None else sized(phases, dataset_sizes)
     claimed = _claimed(phases)
     # Where the very steps that are claimed were executed, both are computed once.
@@ -88,11 +89,6 @@ def _selected(selection: Selection, tolerance: float) -> Measurement:
 def _released(part: object) -> bool:
     """A mechanism, or one with its count."""
     return is_mechanism(part) or (isinstance(part, tuple) and bool(part) and is_mechanism(part[0]))
-
-
-def _refuse_unproven(run: Run) -> None:
-    remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
-    scheme_of(run).noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
 
 
 def _evaluation(phases: tuple[Run, ...]) -> Evaluation:

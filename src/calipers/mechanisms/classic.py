@@ -25,13 +25,7 @@ SCALE = Domain(1.0 / 500.0, 1e6)
 class ApproximateDp(Pair):
     """The pair of an (epsilon, delta) guarantee, which it remembers."""
 
-    epsilon: float = 0.0
-    delta: float = 0.0
-
-    @property
-    def stated(self) -> tuple[float, float]:
-        """The guarantee."""
-        return self.epsilon, self.delta
+    stated: tuple[float, float] | None = None
 
 
 def randomized_response(epsilon: float) -> Pair:
@@ -54,8 +48,7 @@ def approximate_dp(epsilon: float, delta: float) -> ApproximateDp:
         q_zero=delta,
         symmetric=True,
         span=epsilon,
-        epsilon=epsilon,
-        delta=delta,
+        stated=(epsilon, delta),
     )
 
 

@@ -57,7 +57,7 @@ class DiscreteGaussian(LawSource):
         return f"discrete Gaussian, sigma = {self.sigma:g}, sensitivity {self.sensitivity}"
 
     @property
-    def span(self) -> float | None:
+    def span(self) -> float | None:  # type: ignore[override]
         """Every log ratio is a multiple of s/(2 sigma^2); None where the atoms are too many to be kept apart."""
         return self.sensitivity / (2.0 * self.sigma**2) if self.sigma <= _MOST_ATOMS else None
 

@@ -62,9 +62,7 @@ def poisson_gaussian(rate: float, noise_multiplier: float, adjacency: str = "add
     name = f"Poisson-subsampled Gaussian, q = {rate:g}, sigma = {noise_multiplier:g}, {adjacency}"
     if rate == 1.0:
         return gaussian(2.0 * shift if adjacency == "substitute" else shift)
-    present = ((1.0 - rate, rate), (0.0, shift))
-    if adjacency == "substitute":
-        part = gaussian_mixture_part(*present, (1.0 - rate, rate), (0.0, -shift))
-        return Pair(name, smooth=(part,), symmetric=True)
-    part = gaussian_mixture_part(*present, (1.0,), (0.0,))
-    return Pair(name, smooth=(part,), symmetric=False)
+    replaced = adjacency == "substitute"
+    against = ((1.0 - rate, rate), (0.0, -shift)) if replaced else ((1.0,), (0.0,))
+    part = gaussian_mixture_part((1.0 - rate, rate), (0.0, shift), *against)
+    return Pair(name, smooth=(part,), symmetric=replaced)

@@ -13,12 +13,7 @@ from numpy.typing import ArrayLike
 
 from calipers.domains import REAL, Domain
 from calipers.numerics.elementary import checked
-from calipers.numerics.gamma import (
-    gamma_lower_quantile_at,
-    gamma_upper_quantile_at,
-    log_gamma_lower_at,
-    log_gamma_upper_at,
-)
+from calipers.numerics.gamma import gamma_quantile, log_gamma_tail
 from calipers.numerics.types import FloatArray
 
 LARGEST_DEGREES = 1e15
@@ -38,8 +33,8 @@ def log_scale_test_error(log_alpha: ArrayLike, degrees: ArrayLike, log_variance_
         np.asarray(log_alpha, dtype=np.float64),
     )
     result = np.empty(logs.shape)
-    small = shift <= 0.0
-    result[small] = log_gamma_upper_at(half[small], gamma_lower_quantile_at(half[small], logs[small]) - shift[small])
-    large = ~small
-    result[large] = log_gamma_lower_at(half[large], gamma_upper_quantile_at(half[large], logs[large]) - shift[large])
+    for lower in (True, False):  # the null is rejected where it has this tail
+        part = (shift <= 0.0) == lower
+        rejected = gamma_quantile(half[part], logs[part], lower)
+        result[part] = log_gamma_tail(half[part], rejected - shift[part], not lower)
     return result

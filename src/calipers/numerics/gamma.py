@@ -165,7 +165,13 @@ def log_ratio_of(a: ArrayLike, x: ArrayLike) -> FloatArray:
         return np.where(near, np.log1p(np.where(near, point - shape, 0.0) / shape), np.log(point) - np.log(shape))
 
 
-def _tails_at(a: ArrayLike, log_ratio: ArrayLike, lower: bool) -> FloatArray:
+def log_gamma_tail(a: ArrayLike, log_ratio: ArrayLike, lower: bool) -> FloatArray:
+    """log P(a, a e^log_ratio), that a gamma variable of shape a lies below that; log Q = log(1 - P) if not `lower`.
+
+    Post-condition: |returned - true| <= GAMMA_LOG_ERROR * max(1, |true|), for a in [0.5, 1e15]; a and log_ratio
+    broadcast. Where P is near 1, log P = -Q to first order and has the relative accuracy of Q. For x = a (1 + mu)
+    pass log1p(mu), for any other x what `log_ratio_of` says.
+    """
     ratios = np.asarray(log_ratio, dtype=np.float64)
     if np.any(np.isnan(ratios) | (ratios > 600.0)):
         raise InputError(f"Expected log(x/a) in [-inf, 600], got {log_ratio!r}.")
@@ -176,30 +182,6 @@ def _tails_at(a: ArrayLike, log_ratio: ArrayLike, lower: bool) -> FloatArray:
     direct = (y[live] <= 0.0) == lower
     result[live] = np.where(direct, own, log_complement(own))
     return result
-
-
-def log_gamma_lower_at(a: ArrayLike, log_ratio: ArrayLike) -> FloatArray:
-    """log P(a, a e^log_ratio); see `log_gamma_lower`. For x = a (1 + mu) pass log1p(mu)."""
-    return _tails_at(a, log_ratio, lower=True)
-
-
-def log_gamma_upper_at(a: ArrayLike, log_ratio: ArrayLike) -> FloatArray:
-    """log Q(a, a e^log_ratio); see `log_gamma_upper`. For x = a (1 + mu) pass log1p(mu)."""
-    return _tails_at(a, log_ratio, lower=False)
-
-
-def log_gamma_lower(a: ArrayLike, x: ArrayLike) -> FloatArray:
-    """log P(a, x), the log-probability that a gamma variable of shape a lies below x; a and x broadcast.
-
-    Post-condition: |returned - true| <= GAMMA_LOG_ERROR * max(1, |true|), for a in [0.5, 1e15] and x >= 0.
-    Where P is near 1, log P = -Q to first order and has the relative accuracy of Q.
-    """
-    return log_gamma_lower_at(a, log_ratio_of(a, x))
-
-
-def log_gamma_upper(a: ArrayLike, x: ArrayLike) -> FloatArray:
-    """log Q(a, x) = log(1 - P(a, x)), with the post-condition of `log_gamma_lower`."""
-    return log_gamma_upper_at(a, log_ratio_of(a, x))
 
 
 def _start(a: FloatArray, log_tail: FloatArray, sign: float) -> FloatArray:
@@ -242,7 +224,12 @@ def _solve(a: FloatArray, log_tail: FloatArray, lower: bool) -> FloatArray:
     return best
 
 
-def _quantile(a: ArrayLike, log_probability: ArrayLike, lower: bool) -> FloatArray:
+def gamma_quantile(a: ArrayLike, log_probability: ArrayLike, lower: bool) -> FloatArray:
+    """The y = log(x/a) with log P(a, a e^y) = log_probability < 0, or log Q(a, a e^y) if not `lower`.
+
+    Post-condition: the smaller of the two tails at the returned y has a logarithm within
+    GAMMA_LOG_ERROR * max(1, |logarithm|) of the one asked for.
+    """
     logs = checked(_LOG, "log_probability", log_probability)
     shape, target = np.broadcast_arrays(checked(_SHAPE, "a", a), logs)
     same = target <= _LOG_HALF
@@ -250,17 +237,3 @@ def _quantile(a: ArrayLike, log_probability: ArrayLike, lower: bool) -> FloatArr
     result[same] = _solve(shape[same], target[same], lower)
     result[~same] = _solve(shape[~same], log_complement(target[~same]), not lower)
     return result
-
-
-def gamma_lower_quantile_at(a: ArrayLike, log_probability: ArrayLike) -> FloatArray:
-    """The y = log(x/a) with log P(a, a e^y) = log_probability < 0.
-
-    Post-condition: the smaller of the two tails at the returned y has a logarithm within
-    GAMMA_LOG_ERROR * max(1, |logarithm|) of the one asked for.
-    """
-    return _quantile(a, log_probability, lower=True)
-
-
-def gamma_upper_quantile_at(a: ArrayLike, log_probability: ArrayLike) -> FloatArray:
-    """The y = log(x/a) with log Q(a, a e^y) = log_probability < 0; as `gamma_lower_quantile_at`."""
-    return _quantile(a, log_probability, lower=False)

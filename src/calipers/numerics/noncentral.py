@@ -47,8 +47,7 @@ from calipers.numerics.elementary import checked, log_complement
 from calipers.numerics.gamma import (
     GAMMA_LOG_ERROR,
     exponential_excess,
-    log_gamma_lower,
-    log_gamma_upper,
+    log_gamma_tail,
     log_poisson_weight,
     log_ratio_of,
 )
@@ -152,7 +151,7 @@ def _mixture(t: float, degrees: float, noncentrality: float, lower: bool, rest: 
             f"No route certifies {degrees:g} degrees with noncentrality {noncentrality:g}: the contour's integrand "
             f"falls too slowly, and the mixture has too many terms. Use a noncentrality up to {_MIXTURE_UP_TO:g}."
         )
-    half, mean, tail = 0.5 * degrees, 0.5 * noncentrality, log_gamma_lower if lower else log_gamma_upper
+    half, mean = 0.5 * degrees, 0.5 * noncentrality
     # Tilted to t the index is Poisson with mean w L/2, w at the saddle of t: there a small tail has its largest terms.
     a = float(_saddle(*np.array([t - degrees - noncentrality, degrees, noncentrality])))
     middle = mean * (1.0 + (min(a, 0.0) if lower else max(a, 0.0)))
@@ -161,7 +160,7 @@ def _mixture(t: float, degrees: float, noncentrality: float, lower: bool, rest: 
         j = np.arange(max(math.floor(middle - reach), 0), math.ceil(middle + reach) + 1.0)
         drawn = np.maximum(j, 1.0)
         weights = np.where(j > 0.0, log_poisson_weight(drawn, log_ratio_of(drawn, mean)), -mean)
-        terms = weights + tail(half + j, 0.5 * t)
+        terms = weights + log_gamma_tail(half + j, log_ratio_of(half + j, 0.5 * t), lower)
         # Both logarithms of a term are negative, so the absolute errors of the two add up to at most this.
         errors = GAMMA_LOG_ERROR * (2.0 + np.abs(terms))
         top, end = float(terms.max()), np.array([k for k in (0, -1) if j[k] > 0.0], dtype=np.intp)

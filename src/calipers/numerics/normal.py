@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calipers.citations import implements
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, REAL, Domain
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, REAL, Domain
 from calipers.errors import CertificationError
 from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
@@ -267,11 +267,9 @@ def gaussian_tradeoff(mu: float, alpha: ArrayLike, alpha_c: ArrayLike | None = N
     `alpha_c` = 1 - alpha may be given where alpha is so near 1 that the difference matters.
     Post-condition: |returned/true - 1| <= GAUSSIAN_RELATIVE_ERROR wherever both alpha and the value exceed 1e-300.
     """
-    mu = POSITIVE.check("mu", mu) if mu != 0.0 else 0.0
-    return np.asarray(special.ndtr(_tail_argument(alpha, alpha_c) - mu), dtype=np.float64)
+    return np.asarray(special.ndtr(_tail_argument(alpha, alpha_c) - NON_NEGATIVE.check("mu", mu)), dtype=np.float64)
 
 
 def gaussian_power(mu: float, alpha: ArrayLike) -> FloatArray:
     """1 - G_mu(alpha), the largest true positive rate, with relative accuracy for tiny alpha."""
-    mu = POSITIVE.check("mu", mu) if mu != 0.0 else 0.0
-    return np.asarray(special.ndtr(mu - _tail_argument(alpha, None)), dtype=np.float64)
+    return np.asarray(special.ndtr(NON_NEGATIVE.check("mu", mu) - _tail_argument(alpha, None)), dtype=np.float64)

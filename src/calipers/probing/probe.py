@@ -14,7 +14,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from calipers.domains import OPEN_UNIT, Domain
+from calipers.domains import OPEN_UNIT, SEED, Domain
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.probing.batches import BatchCounts, epochs_needed, loader_keys, rates_left, sampler_finding
 from calipers.probing.clipping import clipping_finding, infinite_finding
@@ -39,7 +39,6 @@ from calipers.shown import as_record
 
 SIZE = Domain(2, 2**31, integer=True)
 EPOCHS = Domain(2, 2**31, integer=True)
-SEED = Domain(0, 2**53, integer=True)
 # Sampler, rate, noise, its correlation, noise by batch size, empty batches: the findings in which chance takes part
 # share the error probability.
 STATISTICAL = 6

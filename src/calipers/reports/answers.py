@@ -47,6 +47,13 @@ class Questions:
             OPEN_UNIT.check("fpr", fpr)
         DELTA0.check("delta0", self.delta0, "It is the part of delta that mu is allowed to leave unexplained.")
 
+    @classmethod
+    def asked(
+        cls, deltas: tuple[float, ...], epsilons: tuple[float, ...], fprs: tuple[float, ...], delta0: float
+    ) -> Questions:
+        """The same, with the usual deltas and false positive rates where none is named."""
+        return cls(deltas or DEFAULT_DELTAS, epsilons, fprs or DEFAULT_FPRS, delta0)
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -159,13 +166,12 @@ def meaningless(answers: Answers) -> Iterator[str]:
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
-    if not measurement.runs:
+    if len(measurement.runs) != 1 or not questions.deltas:
         return
-    run = measurement.runs[0]
+    (run,) = measurement.runs
     floored = run.normalization == "floor" and scheme_of(run).independent and run.adjacency == "add-remove"
-    if not floored or measurement.dataset_sizes is not None:  # a range that was named is measured as a whole
-        return
-    if len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:
+    # A range of sizes that was named is measured as a whole.
+    if floored and run.dimension is not None and measurement.dataset_sizes is None:
         from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need
 
         try:

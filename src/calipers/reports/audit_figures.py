@@ -58,11 +58,11 @@ def curve_figures(result: AuditResult, described: Described) -> tuple[Figure, ..
 def attacker_table(result: AuditResult, described: Described) -> Table:
     """True positive rates at the usual false positive rates: what the attack reaches, what the proof allows."""
     view = low_rates_view()
-    sure = f"the attack finds {view.attack_is} (confidence {setting(result.confidence)})"
-    columns = [view.of_attack(sure, view.read(result.band.curve))]
+    sure = f"the attack finds {view.says('attack')} (confidence {setting(result.confidence)})"
+    columns = [view.bound("attack", sure, view.read(result.band.curve))]
     if described is not None:
         proof = view.read(described[0].curve(Side.UPPER))
-        columns.append(view.of_proof("the proof of the run described allows", proof))
+        columns.append(view.bound("proof", "the proof of the run described allows", proof))
     return view.table("True positive rate of an attacker", columns)
 
 
@@ -70,12 +70,12 @@ def _figure(view: View, result: AuditResult, described: Described, title: str, d
     """Proof and attack and the Gaussian fit of the proof, as lines and as columns; without a run the attack alone."""
     attack, confidence = view.read(result.band.curve), f"confidence {setting(result.confidence)}"
     lines = [view.line(f"{ATTACK}, {confidence}", "attack", attack)]
-    columns = [view.of_attack(f"{view.attack_is} (attack, {confidence})", attack)]
+    columns = [view.bound("attack", f"{view.says('attack')} (attack, {confidence})", attack)]
     if described is not None:
         measurement, answers = described
-        proof, fit = view.read(measurement.curve(Side.UPPER)), view.fitted(answers)
+        proof, fit = view.read(measurement.curve(Side.UPPER)), view.fit(answers)
         lines.insert(0, view.line(f"{PROOF} of the run described", "proof", proof))
-        columns.append(view.of_proof(f"{view.proof_is} (proof of the run described)", proof))
+        columns.append(view.bound("proof", f"{view.says('proof')} (proof of the run described)", proof))
         if fit is not None:
             lines.append(view.line(f"{fit_label(answers)} of that proof", "fit", fit))
     return view.figure(title, description, lines, columns)

@@ -33,7 +33,7 @@ from calipers.reports.figures import interval_figure
 from calipers.reports.paragraph import audit_paragraph, judgements
 from calipers.reports.readings import name_of
 from calipers.reports.report import Report, heading
-from calipers.reports.sections import CLAIM_COLUMNS, USUAL, claim_rows, notes_section, run_section
+from calipers.reports.sections import USUAL, claim_rows, notes_section, run_section, usual_section
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe
 
@@ -105,8 +105,8 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     if not result.epsilon:
         return ()
     bound = result.epsilon[0]
-    promised = (("claim", result.epsilon_claims), ("proof of the run described", result.epsilon_uppers))
-    marks = tuple((name, "claim", values[0]) for name, values in promised if values and math.isfinite(values[0]))
+    promised = (("claim", bound.claim), ("proof of the run described", bound.upper))
+    marks = tuple((name, "claim", value) for name, value in promised if value is not None and math.isfinite(value))
     row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks)
     cells = ((row.label, at_least(bound.value)),)
     return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least")),)
@@ -187,14 +187,10 @@ def _questions(result: AuditResult) -> Questions:
 def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
     """What the audit shows beside what is claimed and what is proven about the run described."""
     rows: list[tuple[Cell, ...]] = []
-    for bounds, claims, uppers in (
-        (result.epsilon, result.epsilon_claims, result.epsilon_uppers),
-        (result.delta, result.claims, result.uppers),
-    ):
-        for number, bound in enumerate(bounds):
-            claim: Cell = "" if claims is None or math.isinf(claims[number]) else claimed(claims[number])
-            proven: Cell = "" if uppers is None else at_most(uppers[number])
-            rows.append((name_of(bound.quantity, bound.at), at_least(bound.value), claim, proven))
+    for bound in (*result.epsilon, *result.delta):
+        claim: Cell = "" if bound.claim is None or math.isinf(bound.claim) else claimed(bound.claim)
+        proven: Cell = "" if bound.upper is None else at_most(bound.upper)
+        rows.append((name_of(bound.quantity, bound.at), at_least(bound.value), claim, proven))
     rows.append((name_of("mu", result.mu.at), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
     columns = ("quantity", sure, "claim", "at most (proof of the run)")
@@ -216,8 +212,7 @@ def _claimed(answers: Answers) -> Section:
         f"{USUAL} The bracket beside the claim is that of the run described; whether the implementation is that run is "
         "what the audit asks."
     )
-    table = Table("The usual claim beside the bracket", CLAIM_COLUMNS, tuple(claim_rows(answers)))
-    return Section("What the usual accounting would have said", (Prose(words), table))
+    return usual_section(words, claim_rows(answers))
 
 
 def _advice(result: AuditResult) -> Iterator[str]:
@@ -252,9 +247,9 @@ def _evidence(result: AuditResult) -> dict[Evidence, list[str]]:
 def brief_one_run(result: OneRunResult) -> Document:
     """One training run with canaries: the verdict, the bounds beside claim and proof, the assumptions."""
     rows: list[tuple[Cell, ...]] = []
-    for number, bound in enumerate(result.epsilon):
-        claim: Cell = "" if result.claims is None else claimed(result.claims[number])
-        proven: Cell = "" if result.uppers is None else at_most(result.uppers[number])
+    for bound in result.epsilon:
+        claim: Cell = "" if bound.claim is None else claimed(bound.claim)
+        proven: Cell = "" if bound.upper is None else at_most(bound.upper)
         guessed = f"{bound.correct} of {bound.guesses}"
         name = name_of("epsilon", bound.delta)
         rows.append((name, at_least(bound.epsilon_lower), claim, proven, guessed))

@@ -33,12 +33,12 @@ from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, USUAL, claim_rows, notes_section, subject_file
+from calipers.reports.sections import ROUNDED, USUAL, claim_rows, notes_section, subject_file, usual_section
 from calipers.reports.words import describe_subject
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
-    from calipers.reports.comparison import Comparison
+    from calipers.reports.comparison import Comparison, PairVerdict
 
 MOST_OVERLAID = 6
 _MOODS = {"same": "plain", "not settled": "open", "not comparable": "open"}
@@ -54,9 +54,8 @@ class ComparedRun:
     found: tuple[Remedy, ...]
 
 
-def report_comparison(comparison: Comparison, measurements: Sequence[Measurement]) -> Report:
+def report_comparison(comparison: Comparison, measurements: Sequence[Measurement], questions: Questions) -> Report:
     """Several runs side by side; `measurements` are those the comparison was made from, in its order."""
-    questions = _questions(comparison.answers[0])
     told = [
         ComparedRun(name, measurement, *asked(measurement, questions))
         for name, measurement in zip(comparison.names, measurements, strict=True)
@@ -95,9 +94,7 @@ def brief_comparison(comparison: Comparison) -> Document:
         kind="compare",
         title="Which run is more private",
         verdict=comparison.headline,
-        badges=tuple(Badge(v.order.value, _MOODS.get(v.order.value, "good")) for v in comparison.verdicts[:1])
-        if len(comparison.verdicts) == 1
-        else (),
+        badges=(_proven(*comparison.verdicts),) if len(comparison.verdicts) == 1 else (),
         opening=tuple(
             comparison_figure(comparison.names, comparison.answers, position)
             for position in range(len(comparison.answers[0].epsilon))
@@ -137,22 +134,13 @@ def _shared_notes(named: Sequence[tuple[str, Answers]]) -> tuple[str, ...]:
     return tuple(f"{'All' if len(names) == count else ', '.join(names)}: {note}" for note, names in about.items())
 
 
-def _questions(answers: Answers) -> Questions:
-    """What was asked, read off the answers: all runs of a comparison are asked the same."""
-    return Questions(
-        deltas=tuple(row.at for row in answers.epsilon),
-        epsilons=tuple(row.at for row in answers.delta),
-        fprs=tuple(fpr for fpr, _ in answers.tpr),
-        delta0=answers.delta0,
-    )
-
-
 def _verdicts(comparison: Comparison) -> Section:
-    rows = tuple(
-        (f"{v.first} and {v.second}", Badge(v.order.value, _MOODS.get(v.order.value, "good")), v.sentence)
-        for v in comparison.verdicts
-    )
+    rows = tuple((f"{v.first} and {v.second}", _proven(v), v.sentence) for v in comparison.verdicts)
     return Section("Verdicts", (Table("Every pair of runs", ("pair", "proven", "in words"), rows, wide=True),))
+
+
+def _proven(verdict: PairVerdict) -> Badge:
+    return Badge(verdict.order.value, _MOODS.get(verdict.order.value, "good"))
 
 
 def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
@@ -178,9 +166,8 @@ def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Sect
 
 
 def _claims(told: Sequence[ComparedRun]) -> Section:
-    rows = tuple((one.name, *row) for one in told for row in claim_rows(one.answers))
-    table = (Table("The usual claim beside the brackets", ("run", *CLAIM_COLUMNS), rows),) if rows else ()
-    return Section("What the usual accounting would have said", (Prose(USUAL), *table))
+    rows = [(one.name, *row) for one in told for row in claim_rows(one.answers)]
+    return usual_section(USUAL, rows, whose=("run",))
 
 
 def _changes(told: Sequence[ComparedRun]) -> Section:

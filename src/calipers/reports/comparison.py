@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -42,7 +42,6 @@ SLACK = 1e-9
 ROUNDING = 1e-14
 # Profiles are drawn down to this delta.
 SMALLEST_SHOWN = 1e-8
-_JAWS = (Side.LOWER, Side.UPPER)
 
 
 class Order(enum.Enum):
@@ -152,9 +151,9 @@ class ProfileBounds:
     """Bounds of one privacy profile: lower <= delta(epsilon) <= upper."""
 
     name: str
-    epsilon: tuple[float, ...]
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
+    epsilon: FloatArray
+    lower: FloatArray
+    upper: FloatArray
 
 
 def nowhere_below(curve: TradeoffCurve, other: TradeoffCurve) -> bool:
@@ -167,18 +166,27 @@ def nowhere_below(curve: TradeoffCurve, other: TradeoffCurve) -> bool:
     return bool(np.all(curve.beta >= others + ROUNDING - SLACK))
 
 
-def order_of(first: Measurement, second: Measurement) -> Order:
+@dataclass(frozen=True)
+class Judged:
+    """What a verdict asks about a run: what was answered about it, and the trade-off curve of each side."""
+
+    answers: Answers
+    curve: Callable[[Side], TradeoffCurve]
+
+
+def order_of(first: Judged, second: Judged) -> Order:
     """FIRST or SECOND only when proven (see the module); SAME for equal runs or when both are proven.
 
     Guarantees about different neighbors or different adversaries answer different questions.
     """
-    if _terms(first) != _terms(second):
+    one, other = first.answers, second.answers
+    if _terms(one) != _terms(other):
         return Order.INCOMPARABLE
-    if (first.runs, first.stated) == (second.runs, second.stated):
+    if (one.runs, one.stated) == (other.runs, other.stated):
         return Order.SAME
-    if shuffles(first.runs, second.runs):
+    if shuffles(one.runs, other.runs):
         return Order.FIRST
-    if shuffles(second.runs, first.runs):
+    if shuffles(other.runs, one.runs):
         return Order.SECOND
     first_wins = nowhere_below(first.curve(Side.UPPER), second.curve(Side.LOWER))
     second_wins = nowhere_below(second.curve(Side.UPPER), first.curve(Side.LOWER))
@@ -206,16 +214,15 @@ def compare_measurements(
     names: Sequence[str], measurements: Sequence[Measurement], questions: Questions, files: Sequence[str] = ()
 ) -> Comparison:
     """Answers for every run and a verdict for every pair."""
-    return compare_answers(names, measurements, [answer(one, questions) for one in measurements], files)
+    return compare_judged(names, [Judged(answer(one, questions), one.curve) for one in measurements], files)
 
 
-def compare_answers(
-    names: Sequence[str], measurements: Sequence[Measurement], answers: Sequence[Answers], files: Sequence[str] = ()
-) -> Comparison:
+def compare_judged(names: Sequence[str], judged: Sequence[Judged], files: Sequence[str] = ()) -> Comparison:
     """A verdict for every pair of runs that have been asked already."""
+    answers = [one.answers for one in judged]
     verdicts = []
-    for i, j in combinations(range(len(measurements)), 2):
-        order = order_of(measurements[i], measurements[j])
+    for i, j in combinations(range(len(judged)), 2):
+        order = order_of(judged[i], judged[j])
         words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
         verdicts.append(PairVerdict(names[i], names[j], order, words))
     return Comparison(tuple(names), tuple(answers), tuple(verdicts), tuple(files))
@@ -249,11 +256,8 @@ def compare(
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[ProfileBounds]:
     """Both jaws of every privacy profile on one grid of epsilons, read off the trade-off curves."""
     grid = shown_epsilons(measurements)
-    read = ((grid, *(one.curve(side).delta(grid) for side in _JAWS)) for one in measurements)
-    return [
-        ProfileBounds(name, *(tuple(map(float, values)) for values in columns))
-        for name, columns in zip(names, read, strict=True)
-    ]
+    jaws = ([one.curve(side).delta(grid) for side in (Side.LOWER, Side.UPPER)] for one in measurements)
+    return [ProfileBounds(name, grid, *both) for name, both in zip(names, jaws, strict=True)]
 
 
 def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
@@ -265,8 +269,8 @@ def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
     return grid
 
 
-def _terms(measurement: Measurement) -> set[tuple[str, str]]:
-    described = measurement.runs if measurement.stated is None else (measurement.stated,)
+def _terms(answers: Answers) -> set[tuple[str, str]]:
+    described = answers.runs if answers.stated is None else (answers.stated,)
     return {(one.adjacency, one.view) for one in described}
 
 

@@ -206,6 +206,15 @@ def ends(bracket: Bracket) -> tuple[Number, Number]:
     return at_least(bracket.lower), at_most(bracket.upper)
 
 
+def words_of(cell: Cell, between: str = " to ") -> str:
+    """A cell as text; both jaws with something between them."""
+    if isinstance(cell, Range):
+        return f"{cell.lower.with_unit}{between}{cell.upper.with_unit}"
+    if isinstance(cell, Number):
+        return cell.with_unit
+    return cell.text if isinstance(cell, Badge) else cell
+
+
 def visible(text: str) -> str:
     """The text with every character that does not show, or cannot be written in UTF-8, as an escape.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from calipers.bracket import Evidence, Kind
 from calipers.citations import SOURCES, Source
@@ -29,14 +29,13 @@ KINDS = {
 def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "") -> Section:
     """Which theorem, attack or computation licenses which numbers, each told once; then the publications in full."""
     listed = list(evidence)
-    rows = tuple((one.licenses, one.kind, one.statement, one.source) for one in told_once(listed))
-    table = Table("Evidence", ("licenses", "kind", "statement or test", "source"), rows, wide=True)
+    columns = ("licenses", "kind", "statement or test", "source")
+    table = Table("Evidence", columns, tuple(told_once(listed)), wide=True)
     blocks = (table, Items(references([found for found, _ in listed])))
     return Section(f"What licenses the numbers{whose}", blocks, detail=True)
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """One piece of evidence in words."""
 
     licenses: str

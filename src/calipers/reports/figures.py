@@ -9,7 +9,7 @@ from calipers.bracket import Bracket, Side
 from calipers.errors import UnsupportedError
 from calipers.reports.answers import Answers
 from calipers.reports.chart import Interval, Intervals, Line, axis_for
-from calipers.reports.document import Cell, Figure, Table, at_most, ends, nearest
+from calipers.reports.document import Cell, Figure, Table, at_least, at_most, ends, nearest
 from calipers.reports.points import PROFILE_DEPTHS, profile_grid
 from calipers.reports.readings import Reading, comparable
 from calipers.reports.views import ATTACK, PROOF, View, fit_label, low_rates_view, profile_view, tradeoff_view
@@ -72,10 +72,9 @@ def _figure(
     """Proof and attack with what lies between them, the Gaussian fit, and others."""
     proof, attack = (view.read(curve) for curve in curves)
     lines = [view.line(PROOF, "proof", proof), view.line(ATTACK, "attack", attack)]
-    columns = view.both(
-        view.of_proof(f"{view.proof_is} (proof)", proof), view.of_attack(f"{view.attack_is} (attack)", attack)
-    )
-    if (fit := view.fitted(answers)) is not None:
+    named = (("proof", proof), ("attack", attack))
+    columns = view.both(*(view.bound(jaw, f"{view.says(jaw)} ({jaw})", values) for jaw, values in named))
+    if (fit := view.fit(answers)) is not None:
         lines.append(view.line(fit_label(answers), "fit", fit))
         columns.append(view.column("mu-GDP fit", fit, nearest))
     return view.figure(title, description, [*lines, *others], columns, between=(0, 1))
@@ -102,26 +101,28 @@ def bracket_figure(answers: Answers) -> Figure:
 def target_figure(quantity: str, achieved: Bracket, target: float) -> Figure:
     """What a calibration achieves beside its target."""
     rows = (Interval(quantity, achieved.lower, achieved.upper, (("target", "claim", target),)),)
-    return interval_figure("target", quantity, rows, ((quantity, *ends(achieved)),), ("quantity", *ENDS))
+    return interval_figure("target", quantity, rows)
 
 
 def comparison_figure(names: Sequence[str], answers: Sequence[Answers], position: int) -> Figure:
     """Epsilon of several runs at one delta, one pair of jaws each."""
     compared = [found.epsilon[position] for found in answers]
-    rows = tuple(
-        Interval(name, row.bracket.lower, row.bracket.upper) for name, row in zip(names, compared, strict=True)
-    )
-    cells = tuple((name, *ends(row.bracket)) for name, row in zip(names, compared, strict=True))
-    title = compared[0].name
-    return interval_figure(f"epsilon-{position + 1}", title, rows, cells, ("run", *ENDS))
+    brackets = zip(names, (row.bracket for row in compared), strict=True)
+    rows = tuple(Interval(name, bracket.lower, bracket.upper) for name, bracket in brackets)
+    return interval_figure(f"epsilon-{position + 1}", compared[0].name, rows, columns=("run", *ENDS))
 
 
 def interval_figure(
-    name: str, title: str, rows: tuple[Interval, ...], cells: tuple[tuple[Cell, ...], ...], columns: tuple[str, ...]
+    name: str,
+    title: str,
+    rows: tuple[Interval, ...],
+    cells: tuple[tuple[Cell, ...], ...] = (),
+    columns: tuple[str, ...] = ("quantity", *ENDS),
 ) -> Figure:
-    """Pairs of jaws on one axis, with the table that says the same."""
+    """Pairs of jaws on one axis, with the table that says the same: both ends of each, where no other is given."""
     description = (
         "The left jaw is what an explicit attack shows, the right jaw what is proven; the truth lies between them."
     )
     picture = Intervals(name, title, description, axis_for(title.partition(" at ")[0], rows), rows)
-    return Figure(picture, Table(title, columns, cells))
+    both = tuple((row.label, at_least(row.lower), at_most(row.upper)) for row in rows)
+    return Figure(picture, Table(title, columns, cells or both))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,21 +38,27 @@ MARKS = (
 
 def check_report_path(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """The path, if a report can be written there as far as one can tell; else `InputError` with a remedy."""
-    name = os.fspath(path)
-    place = Path(name)
-    if "\0" in name:
-        raise InputError("A file name cannot hold the character NUL; choose another name for the report.")
-    if place.is_dir():
-        raise InputError(f"Cannot write the report to {name}: it is a folder; name a file in it, such as report.html.")
+    place = check_place(path, "the report to ", overwrite=overwrite)
     if place.suffix.lower() not in ENDINGS:
-        raise InputError(f"Cannot tell the form of the report {name} from its ending; end it in .html, .md or .json.")
-    if place.exists() and not stat.S_ISREG(place.stat().st_mode):
-        raise InputError(f"Cannot write the report to {name}: it is not a regular file; choose another name.")
+        raise InputError(f"Cannot tell the form of the report {place} from its ending; end it in .html, .md or .json.")
+    if place.exists() and not place.is_file():
+        raise InputError(f"Cannot write the report to {place}: it is not a regular file; choose another name.")
+    return place
+
+
+def check_place(path: str | os.PathLike[str], what: str = "", *, overwrite: bool) -> Path:
+    """The path, if a file can be written there as far as one can tell; `what` is written, as a refusal says it."""
+    name = os.fspath(path)
+    if not name or "\0" in name:
+        raise InputError("A file without a name, or with the character NUL in it, cannot be written; name another.")
+    place = Path(name)
+    if place.is_dir():
+        raise InputError(f"Cannot write {what}{name}: it is a folder; name a file in it.")
     folder = Path(os.path.realpath(place)).parent
     if not folder.is_dir():
-        raise InputError(f"Cannot write the report to {name}: there is no folder {folder}; make it first.")
+        raise InputError(f"Cannot write {what}{name}: there is no folder {folder}; make it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"Cannot write the report to {name}: the folder {folder} is not writable; choose another.")
+        raise InputError(f"Cannot write {what}{name}: the folder {folder} is not writable; choose another.")
     refuse_foreign(place, overwrite=overwrite)
     return place
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from calipers._version import __version__
 from calipers.reports import document as parts
-from calipers.reports.document import visible
+from calipers.reports.document import visible, words_of
 
 _SIGNS = re.compile(r"([\\`*_\[\]<>&|~$#])")
 # What begins a list or a rule when it is the first thing on a line.
@@ -74,12 +74,4 @@ def _table(table: parts.Table) -> str:
 
 
 def _row(cells: tuple[parts.Cell, ...]) -> str:
-    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
-
-
-def _cell(cell: parts.Cell) -> str:
-    if isinstance(cell, parts.Range):
-        return f"{_cell(cell.lower)} to {_cell(cell.upper)}"
-    if isinstance(cell, parts.Number):
-        return cell.with_unit
-    return plain(cell.text if isinstance(cell, parts.Badge) else cell)
+    return f"| {' | '.join(plain(words_of(cell)) for cell in cells)} |"

@@ -20,8 +20,8 @@ from calipers.reports.audited import brief_audit
 from calipers.reports.chart import Interval
 from calipers.reports.compared import brief_comparison
 from calipers.reports.comparison import Comparison
-from calipers.reports.document import Document, Figure, Items, Section, Table, ends
-from calipers.reports.figures import ENDS, interval_figure
+from calipers.reports.document import Document, Figure, Items, Section, Table
+from calipers.reports.figures import interval_figure
 from calipers.reports.html import fragment
 from calipers.reports.report import brief_measurement
 from calipers.reports.sections import run_section
@@ -56,7 +56,7 @@ def document_of(thing: object) -> Document:
 def _bracket(bracket: Bracket) -> Document:
     """Both jaws on a ruler, and what licenses them."""
     row = Interval("value", bracket.lower, bracket.upper)
-    figure = interval_figure("bracket", "value", (row,), (("value", *ends(bracket)),), ("quantity", *ENDS))
+    figure = interval_figure("bracket", "value", (row,))
     licenses = (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))
     blocks = (Items(tuple(f"{end}: {found.statement} [{found.source}]" for end, found in licenses)),)
     return Document("bracket", "Bracket", "", str(bracket), (), (figure,), (Section("Evidence", blocks, detail=True),))

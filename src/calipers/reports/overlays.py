@@ -57,7 +57,6 @@ def _overlay(view: View, names: Sequence[str], each: Sequence[Any], title: str, 
         proof, attack = map(view.read, both)
         lines.append(view.line(f"{name}, proof", f"run-{number}", proof))
         lines.append(view.line(f"{name}, attack", f"run-{number} dashed", attack))
-        columns += view.both(
-            view.of_proof(f"{name}, {view.proof_is}", proof), view.of_attack(f"{name}, {view.attack_is}", attack)
-        )
+        named = (("proof", proof), ("attack", attack))
+        columns += view.both(*(view.bound(jaw, f"{name}, {view.says(jaw)}", values) for jaw, values in named))
     return view.figure(title, description, lines, columns)

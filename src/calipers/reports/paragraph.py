@@ -22,7 +22,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import NEIGHBORS, describe, neighbors_text, unit_text
+from calipers.reports.words import NEIGHBORS, describe, describe_phases, neighbors_text, unit_text
 from calipers.run import Run
 from calipers.stated import Stated
 
@@ -47,10 +47,8 @@ def paragraph(answers: Answers, tolerance: float) -> str:
 
 
 def _trained(runs: Sequence[Run]) -> str:
-    if len(runs) == 1:
-        return f"The model was trained with DP-SGD: {describe(runs[0])}"
-    phases = " ".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
-    return f"The model was trained with DP-SGD in {len(runs)} phases. {phases}"
+    phases = ":" if len(runs) == 1 else f" in {len(runs)} phases."
+    return f"The model was trained with DP-SGD{phases} " + describe_phases(runs).replace("\n", " ")
 
 
 def _said(stated: Stated) -> tuple[str]:

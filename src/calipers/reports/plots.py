@@ -53,7 +53,7 @@ def draw_profiles(ax: Axes, profiles: Sequence[ProfileBounds], *, smallest: floa
     """Both jaws of several privacy profiles, one color each: solid the proof, dashed the attack, the truth between."""
     for i, (profile, color) in enumerate(zip(profiles, itertools.cycle(RUN_COLORS))):
         width = max(1.4, 3.4 - 0.6 * i)  # of two jaws that coincide the first stays visible around the second
-        lower, upper = ([max(value, 0.1 * smallest) for value in jaw] for jaw in (profile.lower, profile.upper))
+        lower, upper = (jaw.clip(min=0.1 * smallest) for jaw in (profile.lower, profile.upper))
         ax.fill_between(profile.epsilon, lower, upper, color=color, alpha=0.15, linewidth=0)
         ax.plot(profile.epsilon, upper, color=color, linewidth=width, label=profile.name)
         ax.plot(profile.epsilon, lower, color=color, linewidth=0.8 * width, linestyle="--")

@@ -20,12 +20,12 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import profile_figure, rate_figures, target_figure
-from calipers.reports.paragraph import paragraph
+from calipers.reports.figures import bracket_figure, profile_figure, rate_figures, target_figure
+from calipers.reports.paragraph import paragraph, report_this
 from calipers.reports.records import Record, calibration_record, measurement_record
 from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
-from calipers.reports.sections import brief_sections, calibrated_file, measurement_sections, notes_section, opening
+from calipers.reports.sections import calibrated_file, measurement_sections, notes_section, numbers_section
 from calipers.reports.standing import badges, is_closed, verdict
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe_calibrated, describe_subject
@@ -182,6 +182,10 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
         subject=describe_subject(answers),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
-        opening=opening(answers),
-        sections=brief_sections(answers, tolerance),
+        opening=(bracket_figure(answers), Quote(report_this(answers), "Report this")),
+        sections=(
+            numbers_section(answers, tolerance),
+            *notes_section(answers.notes),
+            evidence_section(answers.evidence().items()),
+        ),
     )

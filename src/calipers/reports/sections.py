@@ -28,8 +28,8 @@ from calipers.reports.document import (
     nearest,
 )
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import bracket_figure, profile_figure, rate_figures
-from calipers.reports.paragraph import paragraph, printed_regret, report_this
+from calipers.reports.figures import profile_figure, rate_figures
+from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
@@ -61,20 +61,6 @@ def measurement_sections(
         evidence_section(answers.evidence().items()),
         *notes_section(answers.notes),
     )
-
-
-def brief_sections(answers: Answers, tolerance: float) -> tuple[Section, ...]:
-    """What can be said of a run without measuring anything more: the numbers, the notes, what licenses them."""
-    return (
-        numbers_section(answers, tolerance),
-        *notes_section(answers.notes),
-        evidence_section(answers.evidence().items()),
-    )
-
-
-def opening(answers: Answers) -> tuple[Block, ...]:
-    """A ruler with numbers on its jaws, and the line to report."""
-    return (bracket_figure(answers), Quote(report_this(answers), "Report this"))
 
 
 _PASTE = (
@@ -172,13 +158,9 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
             "curve; where it looks like a single line, the jaws meet."
         ),
         *rate_figures(measurement, answers),
+        profile_figure(measurement, answers)
+        or Notice("No profile is drawn: no finite epsilon is proven at any delta up to 0.01."),
     ]
-    profile = profile_figure(measurement, answers)
-    blocks.append(
-        profile
-        if profile is not None
-        else Notice("No profile is drawn: no finite epsilon is proven at any delta up to 0.01.")
-    )
     if math.isinf(answers.mu.upper):
         blocks.append(Notice("No Gaussian curve is drawn: no finite mu is proven."))
     return Section("Curves", tuple(blocks))
@@ -225,24 +207,28 @@ def claim_section(answers: Answers) -> Section:
         intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
     elif not comparable(answers.runs):
         intro += " This run is measured for a substituted record: the two numbers answer different questions."
-    rows = claim_rows(answers)
-    blocks: list[Block] = [Prose(intro)]
-    if rows:
-        blocks.append(Table("The usual claim beside the bracket", CLAIM_COLUMNS, tuple(rows)))
-    for row in answers.epsilon:
-        if row.refuted and row.claim > 0:
-            ratio = floor_digits(row.bracket.lower / row.claim, 3)
-            blocks.append(
-                Notice(f"At delta = {setting(row.at)} an attack shows {ratio} times the epsilon that is claimed.")
-            )
-    return Section("What the usual accounting would have said", tuple(blocks))
+    times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
+    notices = (
+        f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon that is claimed."
+        for at, ratio in times
+    )
+    return usual_section(intro, claim_rows(answers), *map(Notice, notices))
+
+
+def usual_section(
+    told: str, rows: Sequence[tuple[Cell, ...]], *notices: Notice, whose: tuple[str, ...] = ()
+) -> Section:
+    """What mainstream accounting would have said, row by row, after the column `whose` where there are several runs."""
+    caption = f"The usual claim beside the bracket{'s' if whose else ''}"
+    table = (Table(caption, (*whose, *_CLAIM_COLUMNS), tuple(rows)),) if rows else ()
+    return Section("What the usual accounting would have said", (Prose(told), *table, *notices))
 
 
 USUAL = (
     "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
     "adjacency, whatever was executed."
 )
-CLAIM_COLUMNS = ("quantity", "usual claim", "at least (attack)", "at most (proof)", "so the claim is")
+_CLAIM_COLUMNS = ("quantity", "usual claim", "at least (attack)", "at most (proof)", "so the claim is")
 
 
 def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:

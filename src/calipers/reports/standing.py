@@ -75,12 +75,9 @@ def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
 
 
 def _about_claim(answers: Answers, row: Claimed) -> str:
-    claim = ceil_digits(row.claim)
     if row.standing is Standing.ELSEWHERE or is_claimed_run(answers.runs):
         return ""
-    if row.standing is Standing.COVERED:
-        return f", and the usual claim of epsilon = {claim} is {claim_cell(answers, row).text}"
-    return f", and the usual claim of epsilon = {claim} is neither proven nor refuted"
+    return f", and the usual claim of epsilon = {ceil_digits(row.claim)} is {claim_cell(answers, row).text}"
 
 
 def badges(answers: Answers, tolerance: float) -> tuple[Badge, ...]:

@@ -26,22 +26,21 @@ def draw(picture: Chart | Intervals) -> str:
 
 
 def swatch(role: str) -> str:
-    """A short sample of a line for a legend; decoration, since the label says what it is."""
-    return (
-        '<svg class="swatch" viewBox="0 0 30 10" width="30" height="10" aria-hidden="true">'
-        f'<line class="line {escape(role)}" x1="1" y1="5" x2="29" y2="5"/></svg>'
-    )
+    """A short sample of a line for a legend."""
+    return _swatch(10, f'<line class="line {escape(role)}" x1="1" y1="5" x2="29" y2="5"/>')
 
 
 def mark_swatch(role: str) -> str:
     """A sample of a jaw, or of a mark, for the legend of intervals."""
     shapes = {"attack": "M19 1V15l-7 -4v-6z", "proof": "M11 1V15l7 -4v-6z"}
     kind = "jaw" if role in shapes else "mark"
-    path = shapes.get(role, "M15 0l6 8l-6 8l-6 -8z")
-    return (
-        '<svg class="swatch" viewBox="0 0 30 16" width="30" height="16" aria-hidden="true">'
-        f'<path class="{kind} {escape(role)}" d="{path}"/></svg>'
-    )
+    return _swatch(16, f'<path class="{kind} {escape(role)}" d="{shapes.get(role, "M15 0l6 8l-6 8l-6 -8z")}"/>')
+
+
+def _swatch(height: int, shape: str) -> str:
+    """Decoration, since the label beside it says what it is."""
+    size = f'viewBox="0 0 30 {height}" width="30" height="{height}"'
+    return f'<svg class="swatch" {size} aria-hidden="true">{shape}</svg>'
 
 
 def _opened(name: str, title: str, description: str, height: float) -> str:

@@ -8,6 +8,7 @@ with those of ASCII.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 import shutil
@@ -18,13 +19,14 @@ from collections.abc import Iterator, Sequence
 
 from calipers.reports import document as parts
 from calipers.reports.chart import Intervals
-from calipers.reports.document import visible
+from calipers.reports.document import visible, words_of
 from calipers.reports.ruler import ruler
 
 PIPED_WIDTH = 110
 WIDEST = 130
 BOLD, BAD = "1", "1;31"
 EXPLAIN = "--explain"
+_wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 _ASCII = str.maketrans("─┼▶◀━▷◇├┤…≈", "-+><=>*||~~")
 
@@ -83,14 +85,7 @@ class _Page:
 
     def wrapped(self, text: str, first: str = "", rest: str = "") -> list[str]:
         line = " ".join(visible(text).split())
-        return textwrap.wrap(
-            line,
-            max(20, self.width),
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [first.rstrip()]
+        return _wrap(line, max(20, self.width), initial_indent=first, subsequent_indent=rest) or [first.rstrip()]
 
     def styled(self, lines: list[str], style: str) -> list[str]:
         return [self.span(line, style) for line in lines]
@@ -149,15 +144,8 @@ class _Page:
         """
         right = table.numeric
         for between, head, fold in _FOLDS:
-            grid = [[_lines(cell, between) for cell in row] for row in table.rows]
-            if fold < _WIDE:
-                grid = [
-                    [
-                        _folded(" ".join(lines), fold) if not flush else lines
-                        for lines, flush in zip(row, right, strict=True)
-                    ]
-                    for row in grid
-                ]
+            folds = [_WIDE if flush else fold for flush in right]
+            grid = [[_lines(cell, between, most) for cell, most in zip(row, folds, strict=True)] for row in table.rows]
             heads = [_folded(name, head) for name in table.columns]
             widths = [max(columns_of(t) for row in [heads, *grid] for t in row[i]) for i in range(len(heads))]
             if sum(widths) + 3 * len(widths) - 2 <= self.width:
@@ -188,19 +176,17 @@ def _text(cell: parts.Cell) -> str:
     return " ".join(_lines(cell, " .. "))
 
 
-def _lines(cell: parts.Cell, between: str) -> list[str]:
-    if isinstance(cell, parts.Range):
-        return between.join((cell.lower.with_unit, cell.upper.with_unit)).split("\n")
-    if isinstance(cell, parts.Number):
-        return [cell.with_unit]
-    return [visible(cell.text if isinstance(cell, parts.Badge) else cell).replace("\n", " ")]
+def _lines(cell: parts.Cell, between: str, fold: int = _WIDE) -> list[str]:
+    if isinstance(cell, parts.Number | parts.Range):
+        return words_of(cell, between).split("\n")
+    words = visible(words_of(cell)).replace("\n", " ")
+    return [words] if fold == _WIDE else _folded(words, fold)
 
 
 def _folded(words: str, most: int) -> list[str]:
     """Words in lines of at most so many columns, where they can be parted: not beside a sign such as "="."""
     held = _SIGN.sub("\u00a0\\1\u00a0", visible(words))
-    lines = textwrap.wrap(held, most, break_long_words=False, break_on_hyphens=False) or [""]
-    return [line.replace("\u00a0", " ") for line in lines]
+    return [line.replace("\u00a0", " ") for line in _wrap(held, most) or [""]]
 
 
 def _stacked(cells: Sequence[list[str]]) -> Iterator[list[str]]:

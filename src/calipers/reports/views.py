@@ -52,7 +52,7 @@ class View:
     drawn: FloatArray
     listed: FloatArray
     read: Callable[[Any], Values]
-    fitted: Callable[[Answers], Values | None]
+    fitted: Callable[[float, float, FloatArray], FloatArray]
     proof_below: bool = False
     guess: tuple[Line, ...] = ()
 
@@ -64,23 +64,18 @@ class View:
         """What is read where it is listed."""
         return name, [rounded(float(value)) for value in values(self.listed)]
 
-    @property
-    def proof_is(self) -> str:
-        """Which way a proof bounds what is read, in words."""
-        return AT_LEAST if self.proof_below else AT_MOST
+    def says(self, jaw: str) -> str:
+        """Which way a "proof" or an "attack" bounds what is read, in words."""
+        return AT_LEAST if (jaw == "proof") is self.proof_below else AT_MOST
 
-    @property
-    def attack_is(self) -> str:
-        """Which way an attack does."""
-        return AT_MOST if self.proof_below else AT_LEAST
+    def bound(self, jaw: str, name: str, values: Values) -> Column:
+        """The column of a "proof" or an "attack"."""
+        return self.column(name, values, at_least if self.says(jaw) == AT_LEAST else at_most)
 
-    def of_proof(self, name: str, values: Values) -> Column:
-        """The column of a proof."""
-        return self.column(name, values, at_least if self.proof_below else at_most)
-
-    def of_attack(self, name: str, values: Values) -> Column:
-        """The column of an attack."""
-        return self.column(name, values, at_most if self.proof_below else at_least)
+    def fit(self, answers: Answers) -> Values | None:
+        """What (mu, delta0) alone would promise; None where no finite mu is proven."""
+        mu, delta0 = answers.mu.upper, answers.delta0
+        return (lambda places: self.fitted(mu, delta0, places)) if math.isfinite(mu) else None
 
     def both(self, proof: Column, attack: Column) -> list[Column]:
         """Both, "at least" first."""
@@ -164,25 +159,16 @@ def fit_label(answers: Answers) -> str:
     return f"mu-GDP fit (delta0 = {setting(answers.delta0)})"
 
 
-def _fitted_misses(answers: Answers) -> Values | None:
-    """False negative rates that (mu, delta0) alone would promise; None where no finite mu is proven."""
-    mu, kept = answers.mu.upper, 1.0 - answers.delta0
-    if not math.isfinite(mu):
-        return None
-    return lambda rates: kept * gaussian_tradeoff(mu, np.minimum(rates / kept, 1.0))
+def _fitted_misses(mu: float, delta0: float, rates: FloatArray) -> FloatArray:
+    """False negative rates that (mu, delta0) alone would promise."""
+    return (1.0 - delta0) * gaussian_tradeoff(mu, np.minimum(rates / (1.0 - delta0), 1.0))
 
 
-def _fitted_power(answers: Answers) -> Values | None:
+def _fitted_power(mu: float, delta0: float, rates: FloatArray) -> FloatArray:
     """True positive rates that (mu, delta0) alone would allow."""
-    mu, kept = answers.mu.upper, 1.0 - answers.delta0
-    if not math.isfinite(mu):
-        return None
-    return lambda rates: answers.delta0 + kept * gaussian_power(mu, np.minimum(rates / kept, 1.0))
+    return delta0 + (1.0 - delta0) * gaussian_power(mu, np.minimum(rates / (1.0 - delta0), 1.0))
 
 
-def _fitted_delta(answers: Answers) -> Values | None:
+def _fitted_delta(mu: float, delta0: float, epsilons: FloatArray) -> FloatArray:
     """Deltas that (mu, delta0) alone would allow."""
-    mu = answers.mu.upper
-    if not math.isfinite(mu) or mu <= 0:
-        return None
-    return lambda epsilons: answers.delta0 + (1.0 - answers.delta0) * gaussian_delta(mu, epsilons)
+    return delta0 + (1.0 - delta0) * gaussian_delta(mu, epsilons)

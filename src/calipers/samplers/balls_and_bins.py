@@ -16,7 +16,7 @@ from calipers.citations import implements
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import in_epochs, permuted, sliced, throw
+from calipers.samplers.draws import permuted, sliced, throw
 from calipers.samplers.law import Sampler, SamplerLaw
 
 
@@ -90,9 +90,7 @@ class BallsAndBins(Sampler):
         rate = {"sample_rate": 1.0 / self.rounds} if self.rounds is not None else {}
         return super().run_keys() | rate
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        return in_epochs(self._epoch, self.epochs, rng, once=self.repeats)
-
-    def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Blocks of a fresh permutation, of sizes that were thrown."""
         sizes = throw(self.dataset_size, self.steps_per_epoch, rng)
-        return sliced(permuted(self.dataset_size, rng), (int(size) for size in sizes))
+        yield from sliced(permuted(self.dataset_size, rng), (int(size) for size in sizes))

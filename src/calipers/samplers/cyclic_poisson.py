@@ -50,7 +50,8 @@ class CyclicPoisson(Sampler):
         mean = rate * size / self.cycle
         return SamplerLaw("cyclic-poisson", size, rate=rate, rounds=self.steps, mean_batch_size=mean)
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """All steps, each with the coins of the group whose turn it is."""
         return (self._batch(step % self.cycle, rng) for step in range(self.steps))
 
     def _batch(self, group: int, rng: np.random.Generator) -> IntArray:

@@ -36,10 +36,7 @@ class Deterministic(EqualBatches):
         """Fixed positions; `rate` is 1 because some record is certain to be in any given round."""
         return self._law("deterministic", rate=1.0)
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        starts, end = range(0, self.kept, self.batch_size), self.kept
-        return (
-            np.arange(start, min(start + self.batch_size, end), dtype=np.int64)
-            for _ in range(self.epochs)
-            for start in starts
-        )
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Consecutive blocks; nothing is drawn."""
+        for start in range(0, self.kept, self.batch_size):
+            yield np.arange(start, min(start + self.batch_size, self.kept), dtype=np.int64)

@@ -28,10 +28,8 @@ the multinomial size vector exactly.
 
 from __future__ import annotations
 
-import copy
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,17 +127,6 @@ def distinct(size: int, count: int, rng: np.random.Generator) -> IntArray:
         more = rng.integers(size, size=count - found.size)
         found = np.unique(np.concatenate((found, more)))
     return found
-
-
-def in_epochs(
-    epoch: Callable[[np.random.Generator], Iterator[IntArray]], epochs: int, rng: np.random.Generator, *, once: bool
-) -> Iterator[IntArray]:
-    """The batches of every epoch, drawn anew; or `once`, and repeated: the same numbers give the same batches, which is
-    cheaper than keeping them.
-    """
-    again = copy.deepcopy(rng)
-    drawn = (epoch(copy.deepcopy(again) if once and number else rng) for number in range(epochs))
-    return itertools.chain.from_iterable(drawn)
 
 
 class _BitSet:

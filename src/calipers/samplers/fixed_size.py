@@ -49,7 +49,9 @@ class FixedSize(Sampler):
             mean_batch_size=float(self.batch_size),
         )
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """One step: B draws, put back or not."""
         if self.replacement:
-            return (rng.integers(self.dataset_size, size=self.batch_size) for _ in range(self.steps))
-        return (distinct(self.dataset_size, self.batch_size, rng) for _ in range(self.steps))
+            yield rng.integers(self.dataset_size, size=self.batch_size)
+        else:
+            yield distinct(self.dataset_size, self.batch_size, rng)

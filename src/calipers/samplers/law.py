@@ -25,7 +25,9 @@ analysis replaces the record by one that contributes zero ("zero-out") or by ano
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -117,16 +119,17 @@ class Sampler(ABC):
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """All batches of the run in order, each drawn from `rng` when it is asked for."""
         check_generator(rng)
-        return self._drawn(rng)
+        again, once = copy.deepcopy(rng), self.repeats
+        # To repeat the first epoch, its numbers are drawn again: that is cheaper than keeping the batches.
+        epochs = (self.epoch(copy.deepcopy(again) if once and n else rng) for n in range(self.law().epochs))
+        return itertools.chain.from_iterable(epochs)
 
     @abstractmethod
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]: ...
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """The batches of one epoch; of one step, where nothing ties steps together.
 
-    def one_epoch(self) -> Self:
-        """The sampler of a single epoch: of a single step where nothing ties steps together."""
-        if self.law().epochs == 1:
-            return self
-        return dataclasses.replace(self, **{"epochs" if hasattr(self, "epochs") else "steps": 1})
+        Nothing is drawn before the first of them is asked for: a stream that is resumed may begin an epoch twice.
+        """
 
     def run_keys(self) -> dict[str, object]:
         """The keys with which a `Run` describes these batches, besides the sampler's name and the dataset size."""

@@ -78,5 +78,6 @@ class Poisson(Sampler):
             return {"batch_size": int(self.batch_size), "steps": self.steps}
         return {"sample_rate": self.rate, "steps": self.steps}
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        return (bernoulli_indices(self.dataset_size, self.rate, rng) for _ in range(self.steps))
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """One step: a coin for every record."""
+        yield bernoulli_indices(self.dataset_size, self.rate, rng)

@@ -53,13 +53,15 @@ class RandomAllocation(Sampler):
         size, steps = self.dataset_size, self.steps
         return SamplerLaw("random-allocation", size, rate=rate, rounds=steps, mean_batch_size=mean)
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """All steps, from the places of all records."""
         places = self._places(rng)
         order = np.argsort(places, kind="stable")
         ends = np.cumsum(np.bincount(places, minlength=self.steps))
         starts = np.concatenate(([0], ends[:-1]))
         records = order // self.participations
-        return (records[start:end] for start, end in zip(starts, ends, strict=True))
+        for start, end in zip(starts, ends, strict=True):
+            yield records[start:end]
 
     def _places(self, rng: np.random.Generator) -> IntArray:
         """The steps of record 0, of record 1, ...: for each a uniformly random set, by Floyd's method."""

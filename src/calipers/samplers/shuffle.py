@@ -13,7 +13,7 @@ import numpy as np
 from calipers.citations import implements
 from calipers.domains import choice
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import in_epochs, permuted, sliced
+from calipers.samplers.draws import permuted, sliced
 from calipers.samplers.equal_batches import EqualBatches
 from calipers.samplers.law import SamplerLaw
 
@@ -56,8 +56,6 @@ class Shuffle(EqualBatches):
         """Random allocation to one of M rounds, with positions revealed by the fixed sizes."""
         return self._law("shuffle", rate=self.batch_size / self.dataset_size)
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        return in_epochs(self._epoch, self.epochs, rng, once=self.repeats)
-
-    def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Blocks of a fresh permutation."""
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.domains import Domain
+from calipers.domains import SEED, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.law import Sampler, check_generator
@@ -56,15 +56,19 @@ class BatchStream:
         self.position = 0
         self._rng = rng
         self._epoch_state: dict[str, Any] = {}
-        self._one_epoch = sampler.one_epoch()
         self._begin_epoch()
+
+    @classmethod
+    def seeded(cls, sampler: Sampler, seed: int | None) -> BatchStream:
+        """The stream of a generator with this seed; None is the operating system's entropy."""
+        return cls(sampler, np.random.default_rng(seed if seed is None else SEED.check_int("seed", seed)))
 
     def _begin_epoch(self) -> None:
         if self.position and self.sampler.repeats:
             self._rng.bit_generator.state = copy.deepcopy(self._epoch_state)
         # The generator's own dictionary is reused by numpy: copy it before anything is drawn.
         self._epoch_state = copy.deepcopy(dict(self._rng.bit_generator.state))
-        self._epoch = self._one_epoch.batches(self._rng)
+        self._epoch = self.sampler.epoch(self._rng)
 
     def __iter__(self) -> Iterator[IntArray]:
         return self

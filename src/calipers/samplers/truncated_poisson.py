@@ -43,8 +43,9 @@ class TruncatedPoisson(Poisson):
         """As Poisson's, and the limit."""
         return {**super().run_keys(), "max_batch_size": self.max_batch_size}
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        return (self._kept(joined, rng) for joined in super()._drawn(rng))
+    def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """One step: who joined, or as many of them as may."""
+        return (self._kept(joined, rng) for joined in super().epoch(rng))
 
     def _kept(self, joined: IntArray, rng: np.random.Generator) -> IntArray:
         if joined.size <= self.max_batch_size:

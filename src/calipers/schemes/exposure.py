@@ -55,8 +55,7 @@ class Proof:
     @property
     def shift(self) -> float | None:
         """mu of a participation that is a plain Gaussian at a known time."""
-        both = self.source.both
-        return None if both is None else both.mu
+        return self.source.mu
 
     @property
     def one_sided(self) -> bool:

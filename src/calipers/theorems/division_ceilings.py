@@ -81,15 +81,16 @@ def _batch_share(dataset_size: int, sample_rate: float) -> float:
     return -sample_rate * math.expm1(dataset_size * math.log1p(-sample_rate))
 
 
+@theorem("wang-thm-b.1")
 @theorem("wang-thm-3.8")
 @theorem("wang-lemma-3.14")
 @theorem("wang-lemma-3.15")
-def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
-    """f_bar(fpr) by the exact chi-square test with n - 1 degrees; relative excess below 1e-10 where above 1e-100.
+def expected_ceiling(fpr: float, dimension: int, dataset_size: int, steps: int) -> float:
+    """f_bar^(T)(fpr), the exact chi-square test with T(n - 1) degrees; relative excess below 1e-10 where above 1e-100.
 
-    By the lemmas it is highest at the largest dataset, and at the smallest dimension.
+    Theorem 3.8 is T = 1. By the lemmas it is highest at the largest dataset, and at the smallest dimension.
     """
-    return scale_ceiling(fpr, dimension - 1, dataset_size)
+    return scale_ceiling(fpr, steps * (dimension - 1), dataset_size)
 
 
 @theorem("wang-thm-3.9")
@@ -113,7 +114,7 @@ def batch_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: fl
     By the lemmas it is highest at the smallest dimension, and at the smallest rate.
     """
     share = _batch_share(dataset_size, sample_rate)
-    value = share * expected_ceiling(fpr, dimension, dataset_size) + (1.0 - share) * (1.0 - fpr)
+    value = share * expected_ceiling(fpr, dimension, dataset_size, 1) + (1.0 - share) * (1.0 - fpr)
     return min(value * (1.0 + 1e-15), 1.0)
 
 
@@ -131,12 +132,6 @@ def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sampl
     The two floors must differ.
     """
     return scale_ceiling(fpr, steps * (dimension - 1), uneven_floor(dataset_size, sample_rate))
-
-
-@theorem("wang-thm-b.1")
-def expected_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> float:
-    """f_bar^(T)(fpr) of Theorem 3.8: the chi-square test with T(n - 1) degrees, exact."""
-    return scale_ceiling(fpr, steps * (dimension - 1), dataset_size)
 
 
 @theorem("wang-thm-b.1-batch")

@@ -110,16 +110,17 @@ def _upper(fpr: float, copies: int, divisor: int) -> GaussianLimit:
     return gaussian_limit(fpr, copies, scale_functionals(divisor))
 
 
+@theorem("wang-cor-b.2")
 @theorem("wang-thm-3.13")
-def expected_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int) -> GaussianLimit:
-    """G_mu(fpr - gamma) + gamma from n - 1 copies; `lower` bounds their composition, not the ceiling."""
-    return _upper(fpr, dimension - 1, dataset_size)
+def expected_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int, steps: int) -> GaussianLimit:
+    """G_mu(fpr - gamma) + gamma from T(n - 1) copies; `lower` bounds their composition. Theorem 3.13 is T = 1."""
+    return _upper(fpr, steps * (dimension - 1), dataset_size)
 
 
 @theorem("wang-thm-3.13-batch")
 def batch_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
     """(q - q(1-q)^N) (G_mu(fpr - gamma) + gamma) + (1 - q + q(1-q)^N) (1 - fpr)."""
-    upper = expected_gaussian_ceiling(fpr, dimension, dataset_size).upper
+    upper = expected_gaussian_ceiling(fpr, dimension, dataset_size, 1).upper
     empty = 0.0 if sample_rate == 1.0 else math.exp(dataset_size * math.log1p(-sample_rate))
     share = sample_rate * (1.0 - empty)
     return min(share * upper + (1.0 - share) * (1.0 - fpr) + ROUNDED, 1.0)
@@ -131,9 +132,3 @@ def floor_gaussian_ceiling_of_rounds(
 ) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies with K = floor(N q); the two floors must differ."""
     return _upper(fpr, steps * (dimension - 1), uneven_floor(dataset_size, sample_rate))
-
-
-@theorem("wang-cor-b.2")
-def expected_gaussian_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> GaussianLimit:
-    """G_mu(fpr - gamma) + gamma from T(n - 1) copies."""
-    return _upper(fpr, steps * (dimension - 1), dataset_size)

@@ -106,16 +106,17 @@ class TheoremValue:
 THEOREMS: dict[str, Theorem] = {}
 
 
-def _stated() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """What `statements/` says of every theorem (`statement`, `direction`, `reads`, ... `takes`, `at`) and condition."""
-    found: dict[str, dict[str, Any]] = {}
+def _stated() -> tuple[dict[str, tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
+    """What `statements/` says of every theorem (what it takes; `statement`, `direction`, `reads` ...) and condition."""
+    found: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     conditions: dict[str, str] = {}
     for path in sorted(Path(__file__).with_name("statements").glob("*.toml")):
         source = tomllib.loads(path.read_text("utf-8"))
         conditions |= source.get("conditions", {})
         for name, entry in source["theorems"].items():
             shared = source["notes"][entry.pop("shared")] if "shared" in entry else ""
-            found[name] = entry | {"note": " ".join(filter(None, (shared, entry.get("note"))))}
+            entry["note"] = " ".join(filter(None, (shared, entry.get("note"))))
+            found[name] = entry.pop("takes", {}), entry | {"direction": Relation(entry["direction"])}
     return found, conditions
 
 
@@ -145,12 +146,12 @@ def theorem(name: str) -> Callable[[F], F]:
     The function is called with what its parameters' domains make of the arguments, or not at all. Defaults are read
     from the signature. A name used twice, or a parameter that nobody describes, raises `InputError` at import.
     """
-    stated = _STATED[name]
+    takes, stated = _STATED[name]
 
     def register(function: F) -> F:
         signature, fixed = inspect.signature(function), stated.get("at", {})
         known = {key: DESCRIBED[key] for key in signature.parameters if key in DESCRIBED}
-        known |= _parameters(stated.get("takes", {}), DESCRIBED)
+        known |= _parameters(takes, DESCRIBED)
         if set(signature.parameters) != {*known, *fixed}:
             raise InputError(f"Theorem {name!r} describes {sorted(known)} but takes {sorted(signature.parameters)}.")
         if name in THEOREMS:
@@ -161,20 +162,12 @@ def theorem(name: str) -> Callable[[F], F]:
             given = signature.bind(*args, **kwargs).arguments
             return function(**{k: known[k][0].check(k, value) if k in known else value for k, value in given.items()})
 
-        THEOREMS[name] = Theorem(
-            name,
-            checked,
-            tuple(
-                Parameter(key, *known[key], None if taken.default is inspect.Parameter.empty else taken.default)
-                for key, taken in signature.parameters.items()
-                if key not in fixed
-            ),
-            stated["statement"],
-            Relation(stated["direction"]),
-            stated["reads"],
-            stated["note"],
-            fixed,
+        parameters = tuple(
+            Parameter(key, *known[key], None if taken.default is inspect.Parameter.empty else taken.default)
+            for key, taken in signature.parameters.items()
+            if key not in fixed
         )
+        THEOREMS[name] = Theorem(name, checked, parameters, **stated)
         return cast(F, implements(stated["statement"])(checked))
 
     return register

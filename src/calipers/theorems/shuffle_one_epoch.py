@@ -79,15 +79,6 @@ def _one_epoch(noise_multiplier: float, rounds: int, sharp: bool) -> OneEpochBou
     return OneEpochBound(delta, *terms, slack)
 
 
-def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneEpochBound:
-    """The bound where both conditions hold; the third, M >= 8 kappa^3 = (e^v - 1)^3, follows from the second."""
-    if noise_multiplier**2 * math.log(rounds) < 3.0:
-        raise unmet("enough-noise", least=math.sqrt(3.0 / math.log(rounds)), noise=noise_multiplier)
-    if bound.slack < 0.0:
-        raise unmet("condition-1", missing=-bound.slack, noise=noise_multiplier, rounds=rounds)
-    return bound
-
-
 @theorem("vandijk-eq-53")
 @theorem("vandijk-thm-4.1")
 def shuffle_delta(noise_multiplier: float, rounds: int, sharp: bool = False) -> OneEpochBound:
@@ -96,7 +87,13 @@ def shuffle_delta(noise_multiplier: float, rounds: int, sharp: bool = False) -> 
     `sharp`: the bound as the proof has it, (52) under (53), with the Berry-Esseen distance of Equation (19); not above
     the other where both exist. Post-condition: the total variation of the pair is at most `delta`.
     """
-    return _require(_one_epoch(noise_multiplier, rounds, sharp), noise_multiplier, rounds)
+    bound = _one_epoch(noise_multiplier, rounds, sharp)
+    # The third condition, M >= 8 kappa^3 = (e^v - 1)^3, follows from the second.
+    if noise_multiplier**2 * math.log(rounds) < 3.0:
+        raise unmet("enough-noise", least=math.sqrt(3.0 / math.log(rounds)), noise=noise_multiplier)
+    if bound.slack < 0.0:
+        raise unmet("condition-1", missing=-bound.slack, noise=noise_multiplier, rounds=rounds)
+    return bound
 
 
 @theorem("vandijk-eq-53-rounds")

@@ -21,11 +21,8 @@ from calipers.numerics.types import IntArray
 
 Images = tuple[NDArray[np.uint8], IntArray]
 
-_IDX = {
-    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-}
-_CIFAR_PARTS = {"train": [f"data_batch_{part}" for part in range(1, 6)], "test": ["test_batch"]}
+_IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_CIFAR_PARTS = [f"data_batch_{part}" for part in range(1, 6)], ["test_batch"]
 
 
 def read_digits(folder: Path, name: str) -> tuple[Images, Images]:
@@ -38,14 +35,13 @@ def read_digits(folder: Path, name: str) -> tuple[Images, Images]:
         return read_npz(archive)
     cached = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}[name]
     for place in (folder, folder / cached / "raw", folder / "raw", folder / name):
-        files = [_either(place / part) for pair in _IDX.values() for part in pair]
+        files = [_either(place / part) for part in _IDX]
         if all(file is not None for file in files):
             images, labels, test_images, test_labels = (_read_idx(file) for file in files if file is not None)
             return images_of(images, labels, place), images_of(test_images, test_labels, place)
-    wanted = ", ".join(part for pair in _IDX.values() for part in pair)
     raise InputError(
-        f"{name}: {folder} holds neither {name}.npz nor the files {wanted} (each with or without .gz), there or in "
-        f"{cached}/raw; put them there or name another folder."
+        f"{name}: {folder} holds neither {name}.npz nor the files {', '.join(_IDX)} (each with or without .gz), there "
+        f"or in {cached}/raw; put them there or name another folder."
     )
 
 
@@ -55,8 +51,8 @@ def read_cifar10(folder: Path) -> tuple[Images, Images]:
     if parts and (folder / "cifar10_test.npz").is_file():
         return _joined(map(_read_part, parts)), _read_part(folder / "cifar10_test.npz")
     for place in (folder, folder / "cifar-10-batches-py"):
-        if all((place / name).is_file() for names in _CIFAR_PARTS.values() for name in names):
-            train, test = (_joined(_read_batch(place / name) for name in names) for names in _CIFAR_PARTS.values())
+        if all((place / name).is_file() for names in _CIFAR_PARTS for name in names):
+            train, test = (_joined(_read_batch(place / name) for name in names) for names in _CIFAR_PARTS)
             return train, test
     raise InputError(
         f"cifar10: {folder} holds neither cifar10_train_0.npz (and further parts) with cifar10_test.npz, nor the files "
@@ -109,10 +105,8 @@ def _arrays(path: Path, names: tuple[str, ...]) -> list[Any]:
 
 
 def _either(path: Path) -> Path | None:
-    for candidate in (path, path.with_name(path.name + ".gz")):
-        if candidate.is_file():
-            return candidate
-    return None
+    """The file, or the same one packed."""
+    return next((file for file in (path, path.with_name(path.name + ".gz")) if file.is_file()), None)
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:

@@ -14,13 +14,11 @@ Sizes follow Ertan and van Dijk (2026), Appendix B; see `calipers.training.convo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from calipers.domains import choice
+from calipers.domains import SEED, choice
 from calipers.errors import InputError
 from calipers.training.datasets import Dataset
-from calipers.training.noise import SEED
 from calipers.training.torch_library import torch_module
 
 _RESIDUAL = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
@@ -54,31 +52,30 @@ def build_model(name: str, data: Dataset, *, seed: int | None = None) -> Any:
             torch.seed()
         else:
             torch.manual_seed(seed)
-        return _builder(name, data)()
+        return _built(name, data)
 
 
-def _builder(name: str, data: Dataset) -> Callable[[], Any]:
-    if name in _TEXT or name in _VISION:
-        from calipers.training import transformers
+def _built(name: str, data: Dataset) -> Any:
+    if name in _TEXT:
+        from calipers.training.transformers import TextTransformer
 
-        if name in _TEXT:
-            length = data.records.shape[1]
-            return lambda: transformers.TextTransformer(data.vocabulary_size, length, data.classes, **_TEXT[name])
-        channels, size = data.records.shape[1:3]
+        return TextTransformer(data.vocabulary_size, data.records.shape[1], data.classes, **_TEXT[name])
+    channels, size = data.records.shape[1:3]
+    if name in _VISION:
+        from calipers.training.transformers import VisionTransformer
+
         if size % 4:
             raise InputError(f"model={name!r} cuts images into 4 x 4 patches, got images of {size} x {size}.")
-        return lambda: transformers.VisionTransformer(channels, size, data.classes, **_VISION[name])
+        return VisionTransformer(channels, size, data.classes, **_VISION[name])
     from calipers.training import convolutional
 
-    channels, size = data.records.shape[1:3]
     if name in _RESIDUAL:
-        widths = (64, 128, 256, 512)
-        return lambda: convolutional.residual_network(channels, data.classes, 64, widths, _RESIDUAL[name])
+        return convolutional.residual_network(channels, data.classes, 64, (64, 128, 256, 512), _RESIDUAL[name])
     if name in _WIDE:
-        return lambda: convolutional.wide_residual_network(channels, data.classes, *_WIDE[name])
+        return convolutional.wide_residual_network(channels, data.classes, *_WIDE[name])
     if size < _SMALLEST:
         raise InputError(f"model='cnn' needs images of {_SMALLEST} x {_SMALLEST} at least, got {size} x {size}.")
-    return lambda: convolutional.small_cnn(channels, size, data.classes)
+    return convolutional.small_cnn(channels, size, data.classes)
 
 
 def parameter_count(model: Any) -> int:

@@ -34,14 +34,12 @@ from typing import Any
 
 import numpy as np
 
-from calipers.domains import Domain
+from calipers.domains import SEED
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 from calipers.training.torch_library import torch_module
 
 KEY_BYTES = 32
-# Whole numbers that double precision holds exactly, so that no seed is silently another one.
-SEED = Domain(0, 2**53, integer=True)
 # Words are squeezed out in blocks, each from its own counter, so that memory stays bounded.
 _BLOCK = 2**20
 # Noise, batches (1, `calipers.training.loop`) and layers of one seed must not share random numbers.

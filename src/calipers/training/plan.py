@@ -20,12 +20,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain, choice
+from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, SEED, Domain, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import NORMALIZATIONS, Run
 from calipers.samplers import Sampler
 from calipers.schemes import SAMPLERS, scheme_named, scheme_of
-from calipers.training.noise import SEED
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine")

@@ -48,13 +48,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY, Domain
-from calipers.errors import CertificationError, InputError
+from calipers.errors import CertificationError
 from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, one_more, placed
 from calipers.laws.allocated.average_plan import ladder_plans
-from calipers.laws.allocated.average_tests import MaximumTests
 from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
@@ -192,15 +190,18 @@ class AllocatedEpoch:
     participation: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", SIGMA.check("sigma", self.sigma))
-        object.__setattr__(self, "rounds", ROUNDS.check_int("rounds", self.rounds))
-        checked = POSITIVE_PROBABILITY.check("participation", self.participation)
-        object.__setattr__(self, "participation", checked)
+        for name, domain in (("sigma", SIGMA), ("rounds", ROUNDS), ("participation", POSITIVE_PROBABILITY)):
+            object.__setattr__(self, name, domain.check(name, getattr(self, name)))
 
     @property
     def shift(self) -> float:
         """mu of one release whose time is known."""
         return 1.0 / self.sigma
+
+    @property
+    def symmetric(self) -> bool:
+        """Only one round with certain participation gives the same law in both directions."""
+        return self.rounds == 1 and self.participation == 1.0
 
     @property
     def slope(self) -> float:
@@ -239,30 +240,20 @@ class AllocationPair(AllocatedEpoch, LawSource):
     q_zero: ClassVar[float] = 0.0
     moment_depth: ClassVar[float] = -400.0
 
-    @property
-    def symmetric(self) -> bool:
-        """Only one round with certain participation gives the same law in both directions."""
-        return self.rounds == 1 and self.participation == 1.0
-
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from above; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
         if self.rounds == 1:
-            law = gaussian_pair(1.0 / self.sigma).upper(resolution, log_tail)
-        else:
-            law = _upper(self._summed(resolution, log_tail), self.rounds)
-        return law.subsample(self.participation)
+            return gaussian_pair(self.shift).upper(resolution, log_tail).subsample(self.participation)
+        return _upper(self._summed(resolution, log_tail), self.rounds).subsample(self.participation)
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from below."""
         if self.rounds == 1:
-            law = gaussian_pair(1.0 / self.sigma).lower(resolution, log_tail)
-        else:
-            law = _lower(self._summed(resolution, log_tail))
-        return law.subsample(self.participation)
+            return gaussian_pair(self.shift).lower(resolution, log_tail).subsample(self.participation)
+        return _lower(self._summed(resolution, log_tail)).subsample(self.participation)
 
     def _summed(self, resolution: float, log_tail: float) -> _Allocation:
-        if not 0 < resolution <= 1:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        POSITIVE_PROBABILITY.check("resolution", resolution)
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
         below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
@@ -272,11 +263,6 @@ class AllocationPair(AllocatedEpoch, LawSource):
         # Where sums are shared, so are depths.
         depth = max(-_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP), _LOWEST_LOG_TAIL)
         return _allocations(self.sigma, self.least, cells, depth, True)[self.rounds - self.least]
-
-    @property
-    def maximum(self) -> MaximumTests:
-        """The tests on the largest observation, in units of the record's contribution."""
-        return MaximumTests(self.sigma, self.rounds, 1.0, 0.0, self.participation)
 
 
 def _upper(found: _Allocation, rounds: int) -> Law:
@@ -305,16 +291,8 @@ def _lower(found: _Allocation) -> Law:
     """Atoms of the statistic, erasure included: masses under P and under Q, sorted by their ratio."""
     both = (found.rows > 0).all(axis=0)
     log_q, log_p = np.log(found.rows[0, both]) - found.error, np.log(found.rows[1, both]) - found.error
-    order = np.argsort(log_p - log_q, kind="stable")
     logs = _log_rounding(log_p)
-    return Law(
-        (log_p - log_q)[order],
-        log_p[order],
-        log_q[order],
-        Side.LOWER,
-        mass_error=2.02 * found.drift + ATOM_ROUNDING + logs,
-        shift_error=logs,
-    )
+    return Law.observed(log_p, log_q, 2.02 * found.drift + ATOM_ROUNDING + logs, logs)
 
 
 def _log_rounding(logs: FloatArray) -> float:

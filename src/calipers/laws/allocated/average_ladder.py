@@ -94,12 +94,9 @@ class Ladder:
 
     def flat(self) -> tuple[FloatArray, FloatArray]:
         """Values in increasing order, and the rows of their masses."""
-        values = [places(s) * math.ldexp(self.step, e) for e, s in self.rungs.items()]
-        masses = np.concatenate([strip.rows for strip in self.rungs.values()], axis=1)
-        merged = np.concatenate(values)
-        present = np.flatnonzero(masses.any(axis=0))
-        order = present[np.argsort(merged[present], kind="stable")]
-        return merged[order], masses[:, order]
+        order, values, masses = _sorted(self.rungs, self.step)
+        order = order[masses[:, order].any(axis=0)]
+        return values[order], masses[:, order]
 
 
 def _cross(first: Strip, second: Strip, share: float, laws: int) -> Strip:

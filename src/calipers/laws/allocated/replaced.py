@@ -39,8 +39,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.citations import implements
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import InputError
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.laws.allocated.along import Outward
 from calipers.laws.allocated.average import AllocatedEpoch
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
@@ -257,12 +256,10 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 
 
 def _within(resolution: float, log_tail: float) -> tuple[float, float]:
-    if not 0 < resolution <= 1:
-        raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+    POSITIVE_PROBABILITY.check("resolution", resolution)
     # Building a law costs far more than composing it, so whoever begins roughly is given the one asked for next.
-    return (resolution if resolution > _COARSE else FINEST_RESOLUTION), max(
-        -_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL
-    )
+    cells = resolution if resolution > _COARSE else FINEST_RESOLUTION
+    return cells, max(-_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL)
 
 
 @lru_cache(maxsize=12)
@@ -296,19 +293,15 @@ def _both(
 
 @lru_cache(maxsize=12)
 def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
-    families: list[EventFamily] = []
     nodes = pair.nodes(resolution, log_tail, _TEST_GAPS)
-    for _, tests in _outward_tests(pair, resolution).along(nodes, log_tail, log_tail + _SHALLOWER):
-        families.append(tests)
+    along = _outward_tests(pair, resolution).along(nodes, log_tail, log_tail + _SHALLOWER)
+    families = [tests for _, tests in along]
     # Tests end before the UPPER law does, by which tilts are chosen: their farthest atoms would outweigh the rest.
     return law_of_tests(families, families, log_tail + _SHALLOWER)
 
 
 @lru_cache(maxsize=12)
 def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
-    profile: list[tuple[float, float]] = []
     nodes = pair.nodes(resolution, log_tail, _UPPER_GAPS)
-    ends = log_tail + _NEGLIGIBLE, log_tail + _FAR
-    for _, found in _outward_nodes(pair, resolution).along(nodes, log_tail, *ends):
-        profile.append(found)
-    return law_of_profile(profile)
+    along = _outward_nodes(pair, resolution).along(nodes, log_tail, log_tail + _NEGLIGIBLE, log_tail + _FAR)
+    return law_of_profile([node for _, node in along])

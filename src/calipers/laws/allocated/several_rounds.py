@@ -102,11 +102,8 @@ class ScoredRound(LowerSource):
     taken: bool
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
-
-    @property
-    def interchangeable(self) -> bool:
-        """Nobody is told which rounds the record is in."""
-        return True
+    interchangeable = True
+    """Nobody is told which rounds the record is in."""
 
     @property
     def symmetric(self) -> bool:

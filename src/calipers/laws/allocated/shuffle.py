@@ -34,8 +34,7 @@ import numpy as np
 
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import InputError
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.laws.allocated.average import (
     AllocatedEpoch,
     cell_error,
@@ -49,7 +48,6 @@ from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.average_tests import EventFamily, MaximumTests, tail_families
 from calipers.laws.allocated.circle import circle_tests
 from calipers.laws.allocated.shuffle_tests import curve_of_tests, law_of_tests
-from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
 from calipers.numerics.normal import gaussian_delta
@@ -152,11 +150,6 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
     """
 
     @property
-    def symmetric(self) -> bool:
-        """The two directions differ, except for a single round that always takes place."""
-        return self.rounds == 1 and self.participation == 1.0
-
-    @property
     def maximum(self) -> MaximumTests:
         """The events {max_t w_t >= C}, w_t = sum of batch t + B."""
         return MaximumTests(self.sigma, self.rounds, _PRESENT, _ABSENT, self.participation)
@@ -184,20 +177,6 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
                 plain = self.rounds * (1.0 - self.participation) * math.expm1(factor) / self.participation
                 best = ShuffleTest(epsilon, value, "sum", plain, reverse)
         return best
-
-    def delta(self, epsilon: float, epochs: int = 1) -> float:
-        """At most delta_S(epsilon) after `epochs` independent epochs."""
-        epochs = COUNT.check_int("epochs", epochs)
-        if epochs == 1:
-            return self.best_test(epsilon).delta
-        return AttackProduct([(self, epochs)]).delta(epsilon)[0]
-
-    def epsilon(self, delta: float, epochs: int = 1) -> float:
-        """At most epsilon_S(delta) after `epochs` independent epochs; 0 if no test shows more."""
-        epochs = COUNT.check_int("epochs", epochs)
-        if epochs == 1:
-            return self.best_epsilon(delta)[0]
-        return AttackProduct([(self, epochs)]).epsilon(delta)[0]
 
     def best_epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon_S(delta) of one epoch, and the direction that shows it.
@@ -240,8 +219,7 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
 
         `Side.UPPER` raises `UnsupportedError`.
         """
-        if not 0 < resolution <= 1:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        POSITIVE_PROBABILITY.check("resolution", resolution)
         return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
 
 

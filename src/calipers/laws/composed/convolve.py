@@ -326,22 +326,16 @@ def _block(
     number = _terms_needed(expected, log_escape + 5.0, size)
     window = _window_of_powers(small, range(max(1, size - number + 1), size + 1), log_escape)
     _refuse_length(window, plan.longest)
-    low, high = window.low, window.high
-    n = fast_length(high - low + 1)
+    n = fast_length(window.high - window.low + 1)
+    # Inside a block all that leaves the window counts as misplaced: missed there, found again elsewhere.
+    positions, misplaced = np.arange(window.low, window.low + n), 4.0 * math.exp(log_escape) + 2.0 * window.loose
     moved_jump = None if jump is None else coarsen(jump, plan.fine_step, plan.step, tilt)
     jump_mass = 0.0 if moved_jump is None else float(moved_jump.weights.sum())
     in_range(np.array(number * math.log(max(1.0, size * jump_mass))))
     terms: list[LatticeMeasure] = []
     escape, binomial = 0.0, 1.0
     for k, (values, error) in enumerate(descending_powers(small.fold(n), size, number)):
-        composed = LatticeMeasure(
-            # Inside a block all that leaves the window counts as misplaced: missed there, found again elsewhere.
-            np.arange(low, low + n),
-            np.roll(values, -(low % n)),
-            0.0,
-            error,
-            4.0 * math.exp(log_escape) + 2.0 * window.loose,
-        )
+        composed = LatticeMeasure(positions, np.roll(values, -(window.low % n)), 0.0, error, misplaced)
         moved = coarsen(composed, plan.fine_step, plan.step, tilt)
         escape += binomial * moved.escape * jump_mass**k
         terms.append(LatticeMeasure(moved.positions, binomial * moved.weights, 0.0, binomial * moved.error))

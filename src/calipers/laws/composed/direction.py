@@ -69,8 +69,8 @@ class Jaws:
 
     lower: float
     upper: float
-    threshold: float
-    reversed: bool
+    threshold: float = math.inf
+    reversed: bool = False
 
 
 class Look(NamedTuple):
@@ -118,11 +118,9 @@ class Shelf(Generic[Kind]):
         if key not in self._laws:
             if len(self._laws) > 6:  # those without a tilt are pilots, which are asked for again and again
                 self._laws = {known: laws for known, laws in self._laws.items() if known[2] is None}
-            built = []
-            for source, count in self.factors:
-                law = self.build(source, *key)
+            built = [(self.build(source, *key), count) for source, count in self.factors]
+            for law, _ in built:
                 self.side.same(law.side)
-                built.append((law, count))
             self._laws[key] = {False: built}
         ways = self._laws[key]
         if reverse not in ways:

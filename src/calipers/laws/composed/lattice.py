@@ -171,21 +171,14 @@ def resplit(measure: LatticeMeasure, step: float, coarse: float, tilt: float) ->
     part = values - below * coarse
     down = down * in_range(-tilt * part)
     up = up * in_range(tilt * (coarse - part))
-    low = int(below.min())
-    size = int(below.max()) - low + 2
-    weights = weighted_counts(below - low, measure.weights * down, size)
-    weights += weighted_counts(below - low + 1, measure.weights * up, size)
-    return _regrouped(measure, low, weights, down + up, below - low)
+    return _regrouped(measure, (below, down), (below + 1, up))
 
 
 def rescore(measure: LatticeMeasure, step: float, coarse: float, tilt: float) -> LatticeMeasure:
     """A tilted LOWER measure on step Z, with scores rounded to the coarser lattice coarse Z."""
     scores = np.rint(measure.positions * (step / coarse)).astype(np.int64)
     gain = in_range(tilt * (scores * coarse - measure.positions * step))
-    low = int(scores.min())
-    size = int(scores.max()) - low + 1
-    weights = weighted_counts(scores - low, measure.weights * gain, size)
-    return _regrouped(measure, low, weights, gain, scores - low)
+    return _regrouped(measure, (scores, gain))
 
 
 def in_range(exponents: FloatArray) -> FloatArray:
@@ -198,12 +191,15 @@ def in_range(exponents: FloatArray) -> FloatArray:
     return np.asarray(np.exp(exponents))
 
 
-def _regrouped(
-    measure: LatticeMeasure, low: int, weights: FloatArray, gains: FloatArray, groups: IntArray
-) -> LatticeMeasure:
+def _regrouped(measure: LatticeMeasure, *parts: tuple[IntArray, FloatArray]) -> LatticeMeasure:
+    """Every weight times its gain at its new place, of which there may be several."""
+    low = int(parts[0][0].min())
+    size = int(parts[-1][0].max()) - low + 1
+    weights = np.sum([weighted_counts(places - low, measure.weights * gains, size) for places, gains in parts], axis=0)
     # A non-negative matrix with column sums <= gain and row sums <= 2 gain crowd has 2-norm at most
     # gain sqrt(2 crowd); mass grows by at most gain.
-    gain, crowd = float(gains.max()), float(np.bincount(groups).max())
+    gain = float(np.sum([gains for _, gains in parts], axis=0).max())
+    crowd = float(np.bincount(parts[0][0] - low).max())
     return LatticeMeasure(
         np.arange(low, low + len(weights)),
         weights,

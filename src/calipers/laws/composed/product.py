@@ -69,6 +69,12 @@ class Product:
         self.bounded = all(source.bounded for source, _ in self.factors)
         self.directions = list(Direction.of(self.factors)[: len(ways)])
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Product) and self.factors == other.factors
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.factors))
+
     def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
         delta = OPEN_UNIT.check("delta", delta)
@@ -98,13 +104,9 @@ class Product:
 
     def certain_leak(self) -> float:
         """At most the probability of an outcome that only one of the two datasets can produce."""
-        at_infinity = [(source.p_inf, count) for source, count in self.factors]
-        at_zero = [(source.q_zero, count) for source, count in self.factors]
-        leaks = []
-        for stated in (at_infinity, at_zero):
-            kept = math.fsum(count * math.log1p(-min(leak, 0.5)) for leak, count in stated)
-            leaks.append(abs(math.expm1(kept)) * (1.0 - 1e-12))
-        return max(leaks)
+        stated = [((source.p_inf, source.q_zero), count) for source, count in self.factors]
+        kept = [math.fsum(count * math.log1p(-min(leaks[way], 0.5)) for leaks, count in stated) for way in (0, 1)]
+        return max(abs(math.expm1(log_kept)) * (1.0 - 1e-12) for log_kept in kept)
 
     def delta(self, epsilon: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
@@ -234,10 +236,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
         fine = signed_eta(light, direction.steps(), eta)
         signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
         upper = direction.upper(Look(light, fine, log_tail, signed_escape, TailFocus(delta=delta))).epsilon(delta)
-        if lower > best.lower:
-            best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
-        if upper < best.upper:
-            best = Jaws(best.lower, upper, best.threshold, best.reversed)
+        best = _tighter(best, Jaws(lower, upper, tests.best_test(lower)[1], direction.reverse))
         width, before = best.upper - best.lower, width
         if width <= tolerance * best.upper or eta <= finest:
             return best
@@ -327,9 +326,7 @@ def _tilted_delta(
         if upper <= known:
             return Jaws(best.lower, min(upper, best.upper), best.threshold, direction.reverse)
         lower, threshold = direction.lower(Look(saddle, eta, log_tail, log_escape, focus)).best_test(epsilon)
-        if lower > best.lower:
-            best = Jaws(lower, best.upper, threshold, direction.reverse)
-        best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)
+        best = _tighter(best, Jaws(lower, upper, threshold, direction.reverse))
         width, before = best.upper - best.lower, width
         if width <= tolerance * best.upper or eta <= finest or width > 0.8 * before:
             break

@@ -195,5 +195,4 @@ def renyi_above(factors: Sequence[tuple[UpperSource, int]], order: float, ways: 
 
 def renyi(product: Product, order: float) -> Jaws:
     """Jaws of max(D_t(P||Q), D_t(Q||P)) at t = order > 1."""
-    lower, upper = (bound(product.factors, order) for bound in (renyi_below, renyi_above))
-    return Jaws(lower, upper, math.inf, False)
+    return Jaws(renyi_below(product.factors, order), renyi_above(product.factors, order))

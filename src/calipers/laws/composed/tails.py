@@ -95,16 +95,12 @@ class LowerTail:
     log_power: FloatArray
     log_alpha: FloatArray
 
-    def best_index(self, epsilon: float) -> int:
-        """Which test shows most at epsilon."""
-        gains = np.exp(self.log_power) - np.exp(np.minimum(self.log_alpha + epsilon, 1.0))  # above e^1: useless anyway
-        return int(np.argmax(gains))
-
     def best_test(self, epsilon: float) -> tuple[float, float]:
         """(delta, threshold) of the test that shows most at epsilon; delta <= the true one."""
         if len(self.log_power) == 0:
             return 0.0, math.inf
-        j = self.best_index(epsilon)
+        gains = np.exp(self.log_power) - np.exp(np.minimum(self.log_alpha + epsilon, 1.0))  # above e^1: useless anyway
+        j = int(np.argmax(gains))
         gain = math.exp(self.log_power[j]) - math.exp(min(self.log_alpha[j] + epsilon, 1.0))
         value = gain - 1e-15 * math.exp(self.log_power[j])
         return max(0.0, value), float(self.thresholds[j])

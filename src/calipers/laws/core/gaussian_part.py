@@ -18,6 +18,8 @@ from calipers.laws.core.pair import Density, Pair, SmoothPart
 from calipers.laws.core.progression import Progression, log_sum_exp
 from calipers.numerics.types import FloatArray
 
+Mixture = tuple[Sequence[float], Sequence[float]]
+"""Weights and means."""
 _FEW = 3
 """Up to so many components are added one by one, and none of them is far from the others."""
 _NOTHING = 40.0
@@ -40,6 +42,8 @@ def gaussian_mixture_part(
     """
     log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
     mp, mq = np.asarray(means_p, dtype=float), np.asarray(means_q, dtype=float)
+    p, q, both = (weights_p, means_p), (weights_q, means_q), ((log_wp, mp), (log_wq, mq))
+    lowest, highest = (float(end(np.concatenate((mp, mq)))) for end in (np.min, np.max))
 
     def relative(log_w: FloatArray, means: FloatArray, many: Progression | None) -> Density:
         # log of the density relative to the standard normal: sum of w exp(m z - m^2/2).
@@ -53,30 +57,27 @@ def gaussian_mixture_part(
 
         return log_sum
 
-    progressions = [Progression.of(log_w, means) for log_w, means in ((log_wp, mp), (log_wq, mq))]
+    progressions = [Progression.of(log_w, means) for log_w, means in both]
     rel_p, rel_q = relative(log_wp, mp, progressions[0]), relative(log_wq, mq, progressions[1])
     log_norm = -0.5 * math.log(2 * math.pi)
 
     def tails(z: float, sign: float) -> FloatArray:
-        both = ((log_wp, mp), (log_wq, mq))
         return np.array([np.logaddexp.reduce(log_w + log_ndtr(sign * (means - z))) for log_w, means in both])
 
     def range_for(log_tail: float) -> tuple[float, float]:
         if max(len(mp), len(mq)) <= _FEW:
             radius = math.sqrt(-2.0 * log_tail)  # Phi(-r) <= exp(-r^2/2)
-            everything = np.concatenate((mp, mq))
-            return float(everything.min()) - radius, float(everything.max()) + radius
+            return lowest - radius, highest + radius
         return -_end(log_wq, -mq, log_tail), _end(log_wp, mp, log_tail)
 
     def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
-        everything = np.concatenate((mp, mq))
-        slope = max(abs(high - float(everything.min())), abs(low - float(everything.max())))
+        slope = max(abs(high - lowest), abs(low - highest))
         return slope * reach + reach * reach
 
     def steepest(low: FloatArray, high: FloatArray) -> FloatArray:
         # d log p / dz = E[m | z] - z, the mean of the means given z, which grows with z.
         found = np.zeros(len(low))
-        for log_w, means in ((log_wp, mp), (log_wq, mq)):
+        for log_w, means in both:
             first, last = (_mean_given(log_w, means, ends) for ends in (low, high))
             found = np.maximum(found, np.maximum(np.abs(first - high), np.abs(last - low)))
         return found * (1.0 + 1e-9) + 1e-9
@@ -85,11 +86,11 @@ def gaussian_mixture_part(
         # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).
         return float(np.logaddexp.reduce(log_w + rate * ahead + 0.5 * rate * rate + log_ndtr(ahead + rate)))
 
-    wide = max(mp.max(), mq.max()) - min(mp.min(), mq.min()) > _WIDE
+    wide = highest - lowest > _WIDE
     return SmoothPart(
         log_p=lambda z: rel_p(z) - 0.5 * z * z + log_norm,
         log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
-        log_ratio=_accurate_log_ratio(weights_p, means_p, weights_q, means_q, rel_p, rel_q),
+        log_ratio=_accurate_log_ratio(p, q, rel_p, rel_q),
         range_for=range_for,
         log_above=lambda z: tails(z, 1.0),
         log_below=lambda z: tails(z, -1.0),
@@ -98,7 +99,7 @@ def gaussian_mixture_part(
         slope=float(mp.max() - mq.min()),
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
-        ratio_error=_faint_ratio_error(weights_p, means_p, weights_q, means_q),
+        ratio_error=_faint_ratio_error(p, q),
         steepest=steepest if wide else None,
         fineness=_FINEST if wide else _FINER if max(len(mp), len(mq)) > _FEW else 1.0,
         share_error=max((found.share_error for found in progressions if found is not None), default=0.0),
@@ -122,27 +123,19 @@ def _mean_given(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArr
     return np.asarray((shares @ means) / shares.sum(axis=1))
 
 
-def _accurate_log_ratio(
-    weights_p: Sequence[float],
-    means_p: Sequence[float],
-    weights_q: Sequence[float],
-    means_q: Sequence[float],
-    rel_p: Density,
-    rel_q: Density,
-) -> Density:
+def _accurate_log_ratio(p: Mixture, q: Mixture, rel_p: Density, rel_q: Density) -> Density:
     """log p/q without cancellation: for small differences log1p((p - q)/q), with p - q summed exactly.
 
     Components shared by P and Q (same mean) contribute their weight difference only; the ratio
     (p - q)/q is then a sum of few terms of known sign structure.
     """
     weights: dict[float, float] = {}
-    for w, m in zip(weights_p, means_p, strict=True):
-        weights[m] = weights.get(m, 0.0) + w
-    for w, m in zip(weights_q, means_q, strict=True):
-        weights[m] = weights.get(m, 0.0) - w
+    for sign, mixture in ((1.0, p), (-1.0, q)):
+        for w, m in zip(*mixture, strict=True):
+            weights[m] = weights.get(m, 0.0) + sign * w
     shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
 
-    standard = list(means_q) == [0.0]  # then q is the reference density itself
+    standard = list(q[1]) == [0.0]  # then q is the reference density itself
     many = _progression(shifted) if standard else None
     moved = math.fsum(w for w, _ in shifted)
 
@@ -188,9 +181,7 @@ def _progression(terms: Sequence[tuple[float, float]]) -> Progression | None:
     return Progression.of(np.log(weights), means)
 
 
-def _faint_ratio_error(
-    weights_p: Sequence[float], means_p: Sequence[float], weights_q: Sequence[float], means_q: Sequence[float]
-) -> Callable[[float, float], float]:
+def _faint_ratio_error(p: Mixture, q: Mixture) -> Callable[[float, float], float]:
     """At least the error of `_accurate_log_ratio` between low and high: next to nothing for a small rate.
 
     Against the standard normal alone log L = log1p(change), change = sum of w (e^a - 1) with a = m (z - m/2). Two
@@ -198,8 +189,8 @@ def _faint_ratio_error(
     at most 1/2, log1p doubles that at most. Terms that are added as a progression err by its share and that of the
     log of their sum.
     """
-    shifted = [(w, m) for w, m in zip(weights_p, means_p, strict=True) if m != 0.0]
-    standard = list(means_q) == [0.0] and list(weights_q) == [1.0]
+    shifted = [(w, m) for w, m in zip(*p, strict=True) if m != 0.0]
+    standard = [list(part) for part in q] == [[1.0], [0.0]]
     many = _progression(shifted) if standard else None
     share = 0.0 if many is None else 2.0 * many.share_error + 1e-13  # log sums are at most 700
 

@@ -37,6 +37,12 @@ ATOM_ROUNDING = 4e-15
 """Relative error of a mass that went through a handful of elementary operations."""
 
 
+def in_order(log_ratio: FloatArray, log_p: FloatArray, log_q: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Atoms by increasing ratio."""
+    order = np.argsort(log_ratio, kind="stable")
+    return log_ratio[order], log_p[order], log_q[order]
+
+
 @dataclass(frozen=True, eq=False)
 class Law:
     """Atoms of a likelihood ratio: log masses under P and under Q, sorted by log ratio."""
@@ -86,6 +92,13 @@ class Law:
         """The UPPER law with these ratios and Q-masses: its P-masses are their products."""
         return cls(log_ratio, log_q + log_ratio, log_q, Side.UPPER, p_inf, q_zero, mass_error, shift_error)
 
+    @classmethod
+    def observed(cls, log_p: FloatArray, log_q: FloatArray, mass_error: float, shift_error: float = 0.0) -> Law:
+        """The LOWER law of an observation whose values have these masses; what only one of both shows is left out."""
+        both = np.isfinite(log_p) & np.isfinite(log_q)
+        atoms = in_order(log_p[both] - log_q[both], log_p[both], log_q[both])
+        return cls(*atoms, Side.LOWER, mass_error=mass_error, shift_error=shift_error)
+
     @property
     def rounding(self) -> float:
         """At least the relative error of exp(log mass): that of the mass, and what the exponential loses."""
@@ -125,11 +138,8 @@ class Law:
             ratio = np.concatenate(([math.log1p(-rate)], ratio))
             log_p = np.concatenate(([math.log1p(-rate) + zero_q], log_p))
             log_q = np.concatenate(([zero_q], log_q))
-        order = np.argsort(ratio, kind="stable")
         return Law(
-            ratio[order],
-            log_p[order],
-            log_q[order],
+            *in_order(ratio, log_p, log_q),
             self.side,
             p_inf=rate * self.p_inf,
             mass_error=self.mass_error + ATOM_ROUNDING,
@@ -149,12 +159,9 @@ class Law:
         for law in laws[1:]:
             side = side.same(law.side)
         pairs = [(law, w) for law, w in zip(laws, checked, strict=True) if w > 0]
-        ratio = np.concatenate([law.log_ratio for law, _ in pairs])
-        order = np.argsort(ratio, kind="stable")
+        atoms = [(law.log_ratio, law.log_p + math.log(w), law.log_q + math.log(w)) for law, w in pairs]
         return Law(
-            ratio[order],
-            np.concatenate([law.log_p + math.log(w) for law, w in pairs])[order],
-            np.concatenate([law.log_q + math.log(w) for law, w in pairs])[order],
+            *in_order(*(np.concatenate(column) for column in zip(*atoms, strict=True))),
             side,
             p_inf=math.fsum(w * law.p_inf for law, w in pairs),
             q_zero=math.fsum(w * law.q_zero for law, w in pairs),

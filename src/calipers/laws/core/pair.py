@@ -33,9 +33,10 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.errors import CertificationError, InputError
+from calipers.domains import POSITIVE_PROBABILITY
+from calipers.errors import CertificationError
 from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_of, shared_out
-from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.law import ATOM_ROUNDING, Law, in_order
 from calipers.laws.core.source import LawSource
 from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
@@ -110,12 +111,12 @@ class Pair(LawSource):
         return max((part.slope for part in self.smooth), default=0.0)
 
     @property
-    def cell_slope(self) -> float:
+    def cell_slope(self) -> float:  # type: ignore[override]  # what others say once and for all
         """The steepest slope in units of the observation's scale."""
         return max((part.slope * part.scale for part in self.smooth), default=0.0)
 
     @property
-    def bounded(self) -> bool:
+    def bounded(self) -> bool:  # type: ignore[override]
         """Whether no smooth part has a tail."""
         return all(math.isinf(part.log_above(part.range_for(-40.0)[1])[0]) for part in self.smooth)
 
@@ -156,8 +157,7 @@ class Pair(LawSource):
         tilted by L^tilt: cells are then placed where that law needs them. `log_tail`: natural log of
         the tail mass below which a cell may be unbounded.
         """
-        if not 0 < resolution <= 1:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        POSITIVE_PROBABILITY.check("resolution", resolution)
         build = _split if side is Side.UPPER else _condense
         each = shared_out(self.smooth, resolution, log_tail, tilt)
         cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
@@ -170,15 +170,12 @@ class Pair(LawSource):
             log_p.append(atoms_p)
             log_q.append(atoms_q)
         merged = np.concatenate(ratio)
-        order = np.argsort(merged, kind="stable")
         biggest = float(np.max(np.abs(merged), initial=0.0))
         deepest = max(float(np.max(np.abs(masses), initial=0.0)) for masses in (*log_p, *log_q))
         share = max((part.share_error for part in self.smooth), default=0.0)
         beyond = self.beyond if side is Side.UPPER else 0.0
         return Law(
-            merged[order],
-            np.concatenate(log_p)[order],
-            np.concatenate(log_q)[order],
+            *in_order(merged, np.concatenate(log_p), np.concatenate(log_q)),
             side,
             p_inf=min(1.0, self.p_inf + beyond + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + beyond + math.fsum(piece.q_zero for piece in pieces)),
@@ -208,16 +205,13 @@ def _distinct(values: FloatArray) -> IntArray:
     by that value, not by the farthest one.
     """
     spread = float(values[-1] - values[0])
-    if not spread > 0.0:
-        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
     smallest = max(1e-9 * min(spread, 100.0 * float(np.min(np.abs(values[[0, -1]])))), 1e-300)
     # Steps of 1 in this number are steps of about smallest + 1e-13 |value| in the value.
     numbers = np.sign(values) * np.log1p(1e-13 * np.abs(values) / smallest) / 1e-13
     keep = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf) > 0)
-    if keep[-1] != len(values) - 1:
-        keep[-1] = len(values) - 1
-    if len(keep) < 2:
+    if not spread > 0.0 or len(keep) < 2:
         raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
+    keep[-1] = len(values) - 1
     return keep.astype(np.int64)
 
 
@@ -311,7 +305,4 @@ def _condense(part: SmoothPart, cells: Cells) -> Law:
     below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
     log_p = np.concatenate((below[:1], log_p, above[:1]))
     log_q = np.concatenate((below[1:], log_q, above[1:]))
-    present = np.isfinite(log_p) & np.isfinite(log_q)
-    log_p, log_q = log_p[present], log_q[present]
-    order = np.argsort(log_p - log_q, kind="stable")
-    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=CELL_ERROR)
+    return Law.observed(log_p, log_q, CELL_ERROR)

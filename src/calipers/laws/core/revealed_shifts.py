@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.errors import CertificationError, InputError
+from calipers.domains import POSITIVE_PROBABILITY
+from calipers.errors import CertificationError
 from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_between, widest_cells
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.law import ATOM_ROUNDING, Law
@@ -107,8 +108,7 @@ class RevealedShifts(RoundedPair):
 
     def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
         """The table of this depth with fewer nodes, or with finer cells where they matter."""
-        if not 0.0 < resolution <= 1.0:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        POSITIVE_PROBABILITY.check("resolution", resolution)
         # What is asked for one after the other is of about one depth, and a deeper table serves as well.
         log_tail = log_tail if log_tail > -_DEPTH else _DEPTH * math.floor(log_tail / _DEPTH)
         table = _table(self, log_tail)

@@ -64,15 +64,16 @@ class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its
         """The same source where it is proof and attack in one."""
         return None
 
+    mu: float | None = None
+    """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
+
     @property
     def symmetric(self) -> bool:
         """Whether (P, Q) and (Q, P) have the same law."""
         return False
 
-    @property
-    def span(self) -> float | None:
-        """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
-        return None
+    span: float | None = None
+    """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
 
     @property
     def coarse(self) -> bool:
@@ -84,10 +85,8 @@ class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its
         """How fast log L grows with the observation, at most: a law tilted by L^t sits t times as far to the side."""
         return 0.0
 
-    @property
-    def cell_slope(self) -> float:
-        """The same in units of a cell of resolution 1, for sources whose cells are cut along the observation."""
-        return 0.0
+    cell_slope: float = 0.0
+    """The same in units of a cell of resolution 1, for sources whose cells are cut along the observation."""
 
     moment_depth: ClassVar[float] = -104.0
     """Laws for moments of high order are built no deeper than this log tail.
@@ -112,10 +111,8 @@ class UpperSource(AnySource):
         """What is sharper than the laws where there is one participation only."""
         return None
 
-    @property
-    def bounded(self) -> bool:
-        """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
-        return False
+    bounded: bool = False
+    """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
 
     spread: ClassVar[bool] = False
     """Whether UPPER laws are mean preserving spreads of L, so that E_Q[min(L, k)] only falls."""
@@ -144,14 +141,12 @@ class LowerSource(AnySource):
         """The same, with cells placed for `tilt` where the source can place them."""
         return self.lower(resolution, log_tail)
 
-    @property
-    def interchangeable(self) -> bool:
-        """Whether the observer cannot tell which factor a step is: all steps have to be scored alike, one by one.
+    interchangeable: bool = False
+    """Whether the observer cannot tell which factor a step is: all steps have to be scored alike, one by one.
 
-        The factors' laws are then those of one score, the same function of what every step shows; a block of some of
-        them is nothing that anybody could see, and neither is the likelihood ratio of one factor.
-        """
-        return False
+    The factors' laws are then those of one score, the same function of what every step shows; a block of some of
+    them is nothing that anybody could see, and neither is the likelihood ratio of one factor.
+    """
 
     @property
     def lone_attack(self) -> LoneAttack | None:
@@ -177,9 +172,6 @@ class LawSource(UpperSource, LowerSource):
         """At most the Q-mass where P vanishes."""
         return self.lower(0.2, -40.0).q_zero
 
-    mu: float | None = None
-    """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
-
     @property
     def lone_pair(self) -> LonePair | None:
         """What is narrower than the laws where there is one participation only."""
@@ -193,20 +185,16 @@ class LawSource(UpperSource, LowerSource):
         """What it is called in reports."""
         return type(self).__name__
 
-    @property
-    def stated(self) -> tuple[float, float] | None:
-        """(epsilon, delta), where it is the pair of that guarantee: alone it has closed forms."""
-        return None
+    stated: tuple[float, float] | None = None
+    """(epsilon, delta), where it is the pair of that guarantee: alone it has closed forms."""
 
     @property
     def concentrated(self) -> tuple[float, float] | None:
         """(rho, xi), where it stands for all that is (xi, rho)-zCDP: such guarantees add up."""
         return None
 
-    @property
-    def alone(self) -> tuple[LawSource, str] | None:
-        """A pair that dominates one release, each point of it attained by some instance, and by which."""
-        return None
+    alone: tuple[LawSource, str] | None = None
+    """A pair that dominates one release, each point of it attained by some instance, and by which."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,9 +52,10 @@ class MixedCells:
     log_p: FloatArray
 
 
-def mixed_upper(cells: MixedCells, log_q: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """UPPER atoms of the mixture: log ratios, log Q-masses, and the P-mass beyond the last cell (to be charged to
-    infinity).
+def mixed_law(cells: MixedCells, x: FloatArray, outside: float = 0.0, rounding: float = 0.0) -> Law:
+    """The UPPER law of the mixture on cells of a standard normal observation with the ends x.
+
+    Far tails and the mass `outside` of rows left out are charged to 0 and infinity. `rounding` is that of the weights.
     """
     if np.any(np.diff(cells.nodes, axis=1) < -1e-12 * (1.0 + np.abs(cells.nodes[:, 1:]))):
         raise CertificationError("The likelihood ratio does not increase with the observation.")
@@ -66,22 +67,13 @@ def mixed_upper(cells: MixedCells, log_q: FloatArray) -> tuple[FloatArray, Float
     outer = nodes[int(np.argmax(nodes[:, -1] - nodes[:, 0]))]
     inner = np.concatenate((outer[outer < inner[0]], inner, outer[outer > inner[-1]]))
     common = np.concatenate(([first], inner[(inner > first) & (inner < last)], [last]))
-    log_masses = np.log(cells.weights)[:, None] + split_cells(nodes, log_q, cells.log_p)
+    log_masses = np.log(cells.weights)[:, None] + split_cells(nodes, log_normal_cells(x), cells.log_p)
     log_total = onto(common, nodes.ravel(), log_masses.ravel())
     kept = log_total > -np.inf
     beyond = float(np.sum(cells.weights * np.exp(cells.log_p[:, -1])))
-    return common[kept], log_total[kept], beyond
-
-
-def mixed_law(cells: MixedCells, x: FloatArray, outside: float = 0.0, rounding: float = 0.0) -> Law:
-    """The UPPER law of the mixture on cells with the ends x.
-
-    Far tails and the mass `outside` of rows left out are charged to 0 and infinity. `rounding` is that of the weights.
-    """
-    ratio, log_masses, beyond = mixed_upper(cells, log_normal_cells(x))
     return Law.dominating(
-        ratio,
-        log_masses,
+        common[kept],
+        log_total[kept],
         p_inf=min(1.0, (outside + beyond) * (1.0 + 1e-9)),
         q_zero=min(1.0, (outside + float(special.ndtr(x[0]))) * (1.0 + 1e-9)),
         mass_error=MASS_ERROR + rounding + ATOM_ROUNDING,

@@ -25,7 +25,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import Domain
 from calipers.laws.core.law import Law
@@ -35,6 +34,8 @@ from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window,
 from calipers.numerics.types import FloatArray
 
 DIRECTION = Domain(-1.0, 1.0)
+RATIO_ERROR = 2e-15
+"""Of the difference of two logarithms."""
 _SPARE, _DEEP = 30.0, 300.0
 """How far below e^log_tail the probability of batch sizes left out lies: where sizes are many, and where they are few.
 """
@@ -171,7 +172,7 @@ def mixture_law(mixtures: Callable[[float], Mixtures], resolution: float, log_ta
         # What is rare on both datasets only burdens the composition; what may be made of sizes left out is not known.
         often = np.maximum(log_p, log_q) > log_tail
         known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
-        return lower_law(log_p[often & known], log_q[often & known], error)
+        return Law.observed(log_p[often & known], log_q[often & known], error, RATIO_ERROR)
     absent, present, _ = mixtures(log_tail - _SPARE)
     start, length = span(absent, present, radius)
     step = scale * min(max(resolution, 2.0 * radius * len(absent.means) / _MOST_TERMS), WIDEST)
@@ -179,21 +180,10 @@ def mixture_law(mixtures: Callable[[float], Mixtures], resolution: float, log_ta
     p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
     # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
     kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
-    return lower_law(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE))
+    return Law.observed(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE), RATIO_ERROR)
 
 
 def span(absent: Components, present: Components, radius: float) -> tuple[float, float]:
     """Start and length of the interval that reaches `radius` beyond every mean."""
     low = min(float(absent.means.min()), float(present.means.min())) - radius
     return low, max(float(absent.means.max()), float(present.means.max())) + radius - low
-
-
-def lower_law(log_p: FloatArray, log_q: FloatArray, error: float) -> Law:
-    """LOWER atoms of an observation with finitely many values, of relative error `error`.
-
-    Values that one of the two datasets cannot show within double precision are left out, that is never rejected.
-    """
-    kept = np.isfinite(log_p) & np.isfinite(log_q)
-    log_p, log_q = log_p[kept], log_q[kept]
-    order = np.argsort(log_p - log_q, kind="stable")
-    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=error, shift_error=2e-15)

@@ -37,6 +37,7 @@ _USUAL_UPPER, _USUAL_LOWER = 0.025, 0.05
 _FINE, _FINE_FROM = 0.02, 0.004
 """Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of a step's variance."""
 _DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
+_scale = functools.lru_cache(maxsize=32)(scale_pair)
 _MOST_SIZES, _MOST_BLOCKS = 10_000, 50_000
 """Where moments only have to be finite: larger batches count as the first, sizes are put into so many blocks."""
 
@@ -149,11 +150,6 @@ class ScaleFactor(LawSource):
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law from below."""
         return shown(_scale(self.degrees, self.divisor), *_coarse(_USUAL_LOWER, 0.0, resolution, log_tail))
-
-
-@functools.lru_cache(maxsize=32)
-def _scale(degrees: int, divisor: int) -> LawSource:
-    return scale_pair(degrees, divisor)
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, Domain
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
-from calipers.laws.divided.collinear import DIRECTION, lower_law
+from calipers.laws.divided.collinear import DIRECTION, RATIO_ERROR
 from calipers.laws.divided.folded import WIDEST, interval_mass, log_wide_interval_mass
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
-from calipers.numerics.gamma import log_gamma_lower_at, log_gamma_upper_at
+from calipers.numerics.gamma import log_gamma_tail
 from calipers.numerics.types import FloatArray
 
 _SPARE, _DEEP = 30.0, 300.0
@@ -93,7 +93,7 @@ class RealizedAttack(LowerSource):
             with np.errstate(divide="ignore"):
                 log_p, log_q = np.log(shown @ np.exp(log_p)).ravel(), np.log(shown @ np.exp(log_q)).ravel()
             floor = log_tail
-        return lower_law(*_merged(log_p, log_q, floor), 1e-11 + BINOMIAL_RELATIVE_ERROR)
+        return Law.observed(*_merged(log_p, log_q, floor), 1e-11 + BINOMIAL_RELATIVE_ERROR, RATIO_ERROR)
 
     def _sizes(self, log_outside: float) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
         """Batch sizes c, b_c, q b_(c-1), and whether these are all there are."""
@@ -152,7 +152,7 @@ def log_interval_probabilities(shape: float, edges: FloatArray) -> FloatArray:
     G is a gamma variable. Each interval is a difference of the two tails on its own side of the mean, where they are
     far apart on a log scale, or one minus both tails when it contains the mean.
     """
-    low, high = log_gamma_lower_at(shape, edges), log_gamma_upper_at(shape, edges)
+    low, high = (log_gamma_tail(shape, edges, lower) for lower in (True, False))
     with np.errstate(divide="ignore", invalid="ignore"):
         below = low[1:] + np.log(-np.expm1(np.minimum(low[:-1] - low[1:], 0.0)))
         above = high[:-1] + np.log(-np.expm1(np.minimum(high[1:] - high[:-1], 0.0)))

@@ -24,14 +24,7 @@ from calipers.citations import implements
 from calipers.domains import Domain
 from calipers.errors import CertificationError
 from calipers.laws.core.pair import Pair, SmoothPart
-from calipers.numerics.gamma import (
-    exponential_excess,
-    gamma_lower_quantile_at,
-    gamma_upper_quantile_at,
-    log_gamma_lower_at,
-    log_gamma_upper_at,
-    stirling_correction,
-)
+from calipers.numerics.gamma import exponential_excess, gamma_quantile, log_gamma_tail, stirling_correction
 from calipers.numerics.types import FloatArray
 
 DEGREES = Domain(1, 10**15, integer=True)
@@ -67,8 +60,8 @@ def _part(shape: float, root: float, offset: float) -> SmoothPart:
 
     def range_for(log_tail: float) -> tuple[float, float]:
         # w lies between the quantiles under Q, and between them less `offset` under P.
-        largest = float(gamma_upper_quantile_at(shape, log_tail))
-        smallest = float(gamma_lower_quantile_at(shape, log_tail)) - offset
+        largest = float(gamma_quantile(shape, log_tail, lower=False))
+        smallest = float(gamma_quantile(shape, log_tail, lower=True)) - offset
         return -root * largest, -root * smallest
 
     def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
@@ -83,8 +76,8 @@ def _part(shape: float, root: float, offset: float) -> SmoothPart:
         log_q=lambda z: log_density(-z / root),
         log_ratio=lambda z: start - gain * np.expm1(-z / root),
         range_for=range_for,
-        log_above=lambda z: np.array([log_gamma_lower_at(shape, w - z / root) for w in (offset, 0.0)]),
-        log_below=lambda z: np.array([log_gamma_upper_at(shape, w - z / root) for w in (offset, 0.0)]),
+        log_above=lambda z: np.array([log_gamma_tail(shape, w - z / root, lower=True) for w in (offset, 0.0)]),
+        log_below=lambda z: np.array([log_gamma_tail(shape, w - z / root, lower=False) for w in (offset, 0.0)]),
         growth=growth,
         # log L is bounded above but not below: no slope holds everywhere, and Renyi divergences are not read off this
         # part.

@@ -27,13 +27,7 @@ from operator import itemgetter
 import numpy as np
 
 from calipers.citations import implements
-from calipers.numerics.gamma import (
-    LARGEST_SHAPE,
-    gamma_lower_quantile_at,
-    gamma_upper_quantile_at,
-    log_gamma_lower_at,
-    log_gamma_upper_at,
-)
+from calipers.numerics.gamma import LARGEST_SHAPE, gamma_quantile, log_gamma_tail
 from calipers.numerics.types import FloatArray
 
 BEYOND_DOUBT = 100.0
@@ -64,10 +58,10 @@ def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthT
     offset = 2.0 * math.log1p(1.0 / divisor)
     levels = np.log(_levels(smallest))
     # The first threshold makes both errors small, where they can be.
-    short = np.append(0.5 * offset, gamma_lower_quantile_at(shape, levels))
-    yield from _tests(log_gamma_lower_at(shape, short), log_gamma_lower_at(shape, short - offset), False)
-    long = gamma_upper_quantile_at(shape, levels)
-    yield from _tests(log_gamma_upper_at(shape, long), log_gamma_upper_at(shape, long + offset), True)
+    short = np.append(0.5 * offset, gamma_quantile(shape, levels, True))
+    yield from _tests(log_gamma_tail(shape, short, True), log_gamma_tail(shape, short - offset, True), False)
+    long = gamma_quantile(shape, levels, False)
+    yield from _tests(log_gamma_tail(shape, long, False), log_gamma_tail(shape, long + offset, False), True)
 
 
 @implements("calipers:noise-length")
@@ -77,11 +71,11 @@ def full_batch_tests(rounds: int, dimension: int, others: int, rate: float, smal
     once = 2.0 * math.log1p(1.0 / others)
     twice = 2.0 * math.log1p(2.0 / (others - 1.0)) if others > 1 else once
     levels = _levels(min(1.0, smallest / min(1.0, rounds * rate ** (others + 1.0))))
-    short = gamma_lower_quantile_at(shape, np.log(levels))
-    one_round = np.exp((others + 1.0) * math.log(rate) + log_gamma_lower_at(shape, short))
+    short = gamma_quantile(shape, np.log(levels), True)
+    one_round = np.exp((others + 1.0) * math.log(rate) + log_gamma_tail(shape, short, True))
     # A batch of D holds all N records with probability q^N, or at most N - 1 of them.
     log_alpha = np.logaddexp(
-        others * math.log(rate) + log_gamma_lower_at(shape, short - once), log_gamma_lower_at(shape, short - twice)
+        others * math.log(rate) + log_gamma_tail(shape, short - once, True), log_gamma_tail(shape, short - twice, True)
     )
     likely = (one_round > 0.0) & (one_round < 1.0)
     log_power = np.log(-np.expm1(rounds * np.log1p(-one_round[likely])))

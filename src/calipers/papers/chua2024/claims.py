@@ -89,7 +89,7 @@ def conjecture(progress: Progress) -> Computed:
     table = Sheet()
     for sigma, rounds, epsilon in watched((*((sigma, 2, epsilon) for sigma, epsilon in _TWO), *_MORE), progress):
         fixed = deterministic(epoch(sigma, rounds), "delta", epsilon)[1]
-        pair = ShuffleAttack(sigma, rounds).delta(epsilon)
+        pair = ShuffleAttack(sigma, rounds).best_delta(epsilon)[0]
         run = {"noise_multiplier": sigma, "steps": rounds, "epsilon": epsilon, "pair_lower": pair}
         if rounds == 2:
             found = two_batches(epsilon, sigma)

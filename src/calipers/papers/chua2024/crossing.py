@@ -11,33 +11,29 @@ The narrower the bracket of delta_P, the shorter that last interval.
 from __future__ import annotations
 
 import itertools
-from functools import cache
 
 import numpy as np
 
-from calipers.measure import Measurement, measure
+from calipers.bracket import Bracket
 from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray
 from calipers.papers.chua2024 import published
-from calipers.papers.chua2024.settings import deterministic, epoch
+from calipers.papers.chua2024.settings import deterministic, epoch, poisson
 from calipers.papers.items import Interval, Progress, watched
 from calipers.papers.sheets import Computed, Sheet
-from calipers.run import Run
 from calipers.theorems import poisson_halfspace as theorem
 
 EPOCH = epoch(published.FIGURE_2_NOISE_MULTIPLIER, published.FIGURE_2_STEPS)
 EPSILON: FloatArray = np.linspace(0.0, 50.0, 26)
 
 
-@cache
-def _poisson() -> Measurement:
-    run = Run(sample_rate=1.0 / EPOCH.total_steps, epochs=1, noise_multiplier=EPOCH.noise_multiplier)
-    return measure(run, tolerance=1e-3)
+def _poisson(epsilon: float) -> Bracket:
+    return poisson(EPOCH, "add-remove").delta(epsilon)
 
 
 def poisson_is_better(epsilon: float) -> bool | None:
     """Whether delta_P < delta_D at epsilon; None where the bracket of delta_P does not decide."""
-    found, fixed = _poisson().delta(epsilon), deterministic(EPOCH, "delta", epsilon)
+    found, fixed = _poisson(epsilon), deterministic(EPOCH, "delta", epsilon)
     if found.upper < fixed[0]:
         return True
     return False if found.lower > fixed[1] else None
@@ -74,12 +70,12 @@ def figure_2(progress: Progress) -> Computed:
     sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
     below, beyond = theorem.poisson_better_below(sigma, steps), theorem.poisson_worse_beyond(sigma, steps)
     crossing = crossing_bracket(below, beyond)
-    table, at_zero, fixed = Sheet("curves"), _poisson().delta(0.0), deterministic(EPOCH, "delta", 0.0)
+    table, at_zero, fixed = Sheet("curves"), _poisson(0.0), deterministic(EPOCH, "delta", 0.0)
     for epsilon in watched(EPSILON.tolist(), progress):
         table.add(
             epsilon=epsilon,
             deterministic=deterministic(EPOCH, "delta", epsilon)[1],
-            poisson=_poisson().delta(epsilon),
+            poisson=_poisson(epsilon),
             halfspace_best=theorem.poisson_halfspace_best(epsilon, sigma, steps).delta,
             halfspace_closed=theorem.poisson_halfspace_delta(epsilon, sigma, steps),
         )

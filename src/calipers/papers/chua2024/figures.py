@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from calipers.papers.chua2024 import published
@@ -18,24 +19,26 @@ from calipers.papers.items import Progress, jaws_of, printed, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
 
+AXES: dict[Quantity, str] = {"epsilon": "noise_multiplier", "delta": "epsilon"}
+"""What each quantity is drawn against."""
 _SIGMA = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1, 1.3)
 
 
-def add_epsilons(table: Sheet, quote: Any, steps: int, delta: float, prefix: str = "", *, bins: bool = True) -> None:
-    """Everything said about epsilon(delta) at one noise multiplier; `bins` adds balls-and-bins."""
-    _add(table, epoch(quote.noise_multiplier, steps), "epsilon", delta, bins)
-    table.beside(quote=quote, before=f"{prefix}σ = {quote.noise_multiplier:g}: ε", after="")
+def _asked(shown: Any, quantity: Quantity, place: float) -> tuple[Run, Quantity, float]:
+    """What a figure asks at a place of its axis: epsilon(delta) with that noise, or delta at that epsilon."""
+    if quantity == "epsilon":
+        return epoch(place, shown.steps), quantity, shown.delta
+    return epoch(shown.noise_multiplier, shown.steps), quantity, place
 
 
-def add_deltas(table: Sheet, quote: Any, noise_multiplier: float, steps: int, *, bins: bool = False) -> None:
-    """Everything said about delta(epsilon) at one epsilon; `bins` adds balls-and-bins."""
-    _add(table, epoch(noise_multiplier, steps), "delta", quote.epsilon, bins)
-    table.beside(quote=quote, before="δ", after=f"({quote.epsilon:g})")
-
-
-def _add(table: Sheet, run: Run, quantity: Quantity, level: float, bins: bool) -> None:
-    table.add(**by_every_route(run, quantity, level))
-    table.beside(bins=getattr(balls_and_bins(run), quantity)(level) if bins else None, guarantee=None)
+def add_quote(table: Sheet, quote: Any, shown: Any, quantity: Quantity, prefix: str = "", *, bins: bool) -> None:
+    """Everything said at the place of one quote; `bins` adds balls-and-bins."""
+    place = getattr(quote, AXES[quantity])
+    run, _, level = asked = _asked(shown, quantity, place)
+    table.add(**by_every_route(*asked))
+    table.beside(bins=getattr(balls_and_bins(run), quantity)(level) if bins else None, guarantee=None, quote=quote)
+    before, after = (f"{prefix}σ = {place:g}: ε", "") if quantity == "epsilon" else ("δ", f"({place:g})")
+    table.beside(before=before, after=after)
 
 
 def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
@@ -51,41 +54,24 @@ def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
     return table
 
 
-def _curves(axis: str, places: Sequence[float], shown: Any, quantity: Quantity, progress: Progress) -> Sheet:
-    """Along the axis, the deterministic batches by their upper jaw, the others as they are known."""
-    table = Sheet("curves")
-    for place in watched(places, progress):
-        if quantity == "epsilon":
-            found = by_every_route(epoch(place, shown.steps), quantity, shown.delta)
-        else:
-            found = by_every_route(epoch(shown.noise_multiplier, shown.steps), quantity, place)
-        table.add(**{axis: place}, **(found | {"deterministic": jaws_of(found["deterministic"])[1]}))
-    return table
-
-
-def epsilon_figure(progress: Progress, figure: str) -> Computed:
-    """epsilon against sigma at fixed delta and T, and the quoted numbers."""
-    shown, quoted = getattr(published, figure), Sheet("quoted", listed=False)
-    for quote in shown.quotes:
-        add_epsilons(quoted, quote, shown.steps, shown.delta)
-    if figure == "FIGURE_4":
-        caption = published.FIGURE_4_STEPS_OF_CAPTION
-        for quote in shown.quotes:
-            add_epsilons(quoted, quote, caption, shown.delta, f"T = {caption:,}, ", bins=False)
-    curves = _curves("noise_multiplier", _SIGMA, shown, "epsilon", progress)
-    facts = {"shown": shown, "level": f"{shown.delta:g}"}
-    return Computed([curves, quoted, _marks(shown.quotes, "noise_multiplier")], facts)
-
-
-def delta_figure(progress: Progress, figure: str, epsilon: Sequence[float], lowest: float) -> Computed:
-    """delta against epsilon at fixed sigma and T, and the quoted numbers; the picture ends at `lowest`."""
-    shown, quoted = getattr(published, figure), Sheet("quoted", listed=False)
-    for place, quote in enumerate(shown.quotes):
-        add_deltas(quoted, quote, shown.noise_multiplier, shown.steps, bins=place == 0)
+def figure(
+    progress: Progress, figure: str, quantity: Quantity, places: Sequence[float] = _SIGMA, lowest: float = 0.0
+) -> Computed:
+    """epsilon against sigma, or delta against epsilon, and the quoted numbers; the picture ends at `lowest`."""
+    shown, quoted, curves = getattr(published, figure), Sheet("quoted", listed=False), Sheet("curves")
+    for number, quote in enumerate(shown.quotes):
+        add_quote(quoted, quote, shown, quantity, bins=quantity == "epsilon" or number == 0)
     if figure == "FIGURE_3":
         quoted.beside(guarantee=poisson(epoch(shown.noise_multiplier, shown.steps)).delta(4.0))
+    if figure == "FIGURE_4":
+        caption = SimpleNamespace(steps=published.FIGURE_4_STEPS_OF_CAPTION, delta=shown.delta)
+        for quote in shown.quotes:
+            add_quote(quoted, quote, caption, quantity, f"T = {caption.steps:,}, ", bins=False)
     if figure == "FIGURE_7":
         # The numbers quoted for epsilon = 1 again at epsilon = 1/2, where they fit.
-        add_deltas(quoted, published.FIGURE_7_AT_ONE_HALF, shown.noise_multiplier, shown.steps)
-    curves = _curves("epsilon", epsilon, shown, "delta", progress)
-    return Computed([curves, quoted, _marks(shown.quotes, "epsilon")], {"shown": shown})
+        add_quote(quoted, published.FIGURE_7_AT_ONE_HALF, shown, quantity, bins=False)
+    for place in watched(places, progress):
+        found = by_every_route(*_asked(shown, quantity, place))
+        # Deterministic batches are drawn by their upper jaw, the others as they are known.
+        curves.add(**{AXES[quantity]: place}, **(found | {"deterministic": jaws_of(found["deterministic"])[1]}))
+    return Computed([curves, quoted, _marks(shown.quotes, AXES[quantity])], {"shown": shown})

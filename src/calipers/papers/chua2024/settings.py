@@ -85,7 +85,7 @@ def shuffled_by_event(run: Run, quantity: Quantity, level: float) -> float:
 @cache
 def shuffled(run: Run, quantity: Quantity, level: float) -> Interval:
     """epsilon_S(delta) or delta_S(epsilon) lies between these: the best test found, and Theorem 4.1."""
-    found: float = getattr(ShuffleAttack(run.noise_multiplier, run.total_steps), quantity)(level)
+    found: float = getattr(ShuffleAttack(run.noise_multiplier, run.total_steps), f"best_{quantity}")(level)[0]
     return max(found, shuffled_by_event(run, quantity, level)), deterministic(run, quantity, level)[1]
 
 

@@ -15,10 +15,12 @@ from collections.abc import Callable
 import numpy as np
 
 from calipers.bracket import Bracket
+from calipers.measure import Measurement
 from calipers.papers.ertan2026 import published
-from calipers.papers.ertan2026.settings import epoch, forced_noise, leaks
+from calipers.papers.ertan2026.settings import epoch, forced_noise, isolated, poisson, shuffle
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
+from calipers.run import Run
 from calipers.theorems import separation as theorem
 
 ROUNDS = (2, 4, 12, 48, 390, 1_000, 10_000, 100_000, 1_000_000)
@@ -33,17 +35,17 @@ def thresholds(progress: Progress) -> Computed:
     table = Sheet()
     for quoted in watched(published.THRESHOLDS, progress):
         rounds, delta = quoted.records // published.QUOTED_BATCH_SIZE, 1.0 / quoted.records
-        sigma, found = theorem.noise_threshold(rounds), leaks(epoch(rounds))
+        sigma, run = theorem.noise_threshold(rounds), epoch(rounds)
         table.add(
             dataset=quoted.name,
             records=quoted.records,
             rounds=rounds,
             sigma=sigma,
             theorem_6_1=theorem.shuffle_separation_lower(sigma, rounds),
-            separation_isolated=found.isolated.separation(),
-            separation_poisson=found.poisson.separation(),
-            epsilon_shuffle=found.shuffle.epsilon(delta),
-            epsilon_poisson=found.poisson.epsilon(delta),
+            separation_isolated=isolated(run).separation(),
+            separation_poisson=poisson(run).separation(),
+            epsilon_shuffle=shuffle(run).epsilon(delta),
+            epsilon_poisson=poisson(run).epsilon(delta),
         ).beside(quoted=quoted)
     return Computed([table])
 
@@ -63,7 +65,7 @@ def dichotomies(progress: Progress) -> Computed:
     """Theorems 6.1 and 6.3 at the threshold, beside the separation that they bound."""
     table = Sheet()
     for rounds in watched(ROUNDS, progress):
-        sigma, found = theorem.noise_threshold(rounds), leaks(epoch(rounds))
+        sigma, run = theorem.noise_threshold(rounds), epoch(rounds)
         table.add(
             rounds=rounds,
             sigma=sigma,
@@ -71,17 +73,17 @@ def dichotomies(progress: Progress) -> Computed:
             theorem_6_3=theorem.poisson_separation_lower(sigma, rounds),
             x_prime=theorem.tractable_point(sigma, rounds).separation,
             kappa_sub=theorem.max_test_separation(sigma, rounds),
-            isolated=found.isolated.separation(),
-            poisson=found.poisson.separation(),
-            worst=found.shuffle.separation(),
+            isolated=isolated(run).separation(),
+            poisson=poisson(run).separation(),
+            worst=shuffle(run).separation(),
         )
     margin, where, level = _margins()
     table.beside(margin=margin, where=where, level=level, checked=EVERY_ROUND_UP_TO)
     return Computed([table])
 
 
-def _separation(name: str, rounds: int) -> Callable[[float], Bracket]:
-    return lambda noise_multiplier: getattr(leaks(epoch(rounds, noise_multiplier)), name).separation()
+def _separation(of: Callable[[Run], Measurement], rounds: int) -> Callable[[float], Bracket]:
+    return lambda noise_multiplier: of(epoch(rounds, noise_multiplier)).separation()
 
 
 def forced(progress: Progress) -> Computed:
@@ -89,8 +91,8 @@ def forced(progress: Progress) -> Computed:
     table = Sheet()
     for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
         threshold = theorem.noise_threshold(rounds)
-        poisson = forced_noise(_separation("poisson", rounds), target, 2.0 * threshold, 2.0)
+        drawn = forced_noise(_separation(poisson, rounds), target, 2.0 * threshold, 2.0)
         # Both samplers need about the same noise, and Poisson sampling is measured faster.
-        isolated = forced_noise(_separation("isolated", rounds), target, 1.01 * poisson[1], 1.03)
-        table.add(rounds=rounds, separation=target, threshold=threshold, isolated=isolated, poisson=poisson)
+        dealt = forced_noise(_separation(isolated, rounds), target, 1.01 * drawn[1], 1.03)
+        table.add(rounds=rounds, separation=target, threshold=threshold, isolated=dealt, poisson=drawn)
     return Computed([table])

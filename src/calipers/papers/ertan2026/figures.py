@@ -20,7 +20,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.numerics.types import FloatArray
 from calipers.papers.ertan2026 import published
-from calipers.papers.ertan2026.settings import ROUNDING, epoch, leaks, poisson_ceiling
+from calipers.papers.ertan2026.settings import ROUNDING, epoch, isolated, poisson, poisson_ceiling
 from calipers.papers.items import Progress, Published, watched
 from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.theorems import separation as theorem
@@ -51,7 +51,7 @@ def _segment(table: Sheet, name: str, fpr: float, distance: float) -> None:
 
 def figure_1() -> Computed:
     """The separation of the curve of one shuffled epoch, drawn on the curve."""
-    found = leaks(epoch(DRAWN_ROUNDS)).isolated
+    found = isolated(epoch(DRAWN_ROUNDS))
     kappa = found.separation()
     guarantee, attack = found.curve(Side.UPPER)(ALPHA), found.curve(Side.LOWER)(ALPHA)
     table = Sheet.of_columns("curve", {"alpha": ALPHA, "beta_lower": guarantee, "beta_upper": attack})
@@ -64,7 +64,7 @@ def figure_1() -> Computed:
 
 def figure_2() -> Computed:
     """f_sub, the true curve, and x' <= kappa_sub <= kappa_shuf."""
-    rounds, sigma, found = DRAWN_ROUNDS, theorem.noise_threshold(DRAWN_ROUNDS), leaks(epoch(DRAWN_ROUNDS)).isolated
+    rounds, sigma, found = DRAWN_ROUNDS, theorem.noise_threshold(DRAWN_ROUNDS), isolated(epoch(DRAWN_ROUNDS))
     point, kappa = theorem.tractable_point(sigma, rounds), found.separation()
     by_largest = theorem.max_test_separation(sigma, rounds)
     most, gap = by_largest * (1.0 + 2.0 * ROUNDING), by_largest - point.separation
@@ -90,7 +90,7 @@ def figure_3(progress: Progress) -> Computed:
         for count in (100, 10_000, 1_000_000):
             places.add(label=label, rounds=count, bound=theorem.scaled_noise_separation_lower(count, s))
     for count in watched([count for count in MEASURED_ROUNDS if count >= 10], progress):
-        found = leaks(epoch(count)).poisson.separation()
+        found = poisson(epoch(count)).separation()
         predicted = theorem.poisson_limit_separation(count, 1, theorem.noise_threshold(count))
         measured.add(rounds=count, separation=found, ceiling=poisson_ceiling(count), predicted=predicted)
     # What the prediction tends to as M grows, for s below, at and above 1.
@@ -108,6 +108,6 @@ def figure_4(progress: Progress) -> Computed:
         columns[f"predicted, E = {epochs}"] = np.array(line)
         for count in MEASURED_ROUNDS:
             predicted = theorem.poisson_limit_separation(count, epochs, theorem.noise_threshold(count))
-            found, ceiling = leaks(epoch(count, epochs=epochs)).poisson.separation(), poisson_ceiling(count, epochs)
+            found, ceiling = poisson(epoch(count, epochs=epochs)).separation(), poisson_ceiling(count, epochs)
             measured.add(epochs=epochs, rounds=count, separation=found, predicted=predicted, ceiling=ceiling)
     return Computed([Sheet.of_columns("predicted", columns), measured])

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 from calipers.bracket import Bracket
 from calipers.measure import Measurement, measure
@@ -56,44 +55,35 @@ def _run(noise_multiplier: float, epochs: int, **shape: float) -> Run:
     return Run.from_dict({"noise_multiplier": noise_multiplier, "epochs": epochs, **shape, **fixed})
 
 
-@dataclass(frozen=True)
-class Leaks:
-    """What one run leaks with each sampler, measured when asked for."""
-
-    run: Run
-
-    @cached_property
-    def poisson(self) -> Measurement:
-        """Poisson sampling; the bracket closes."""
-        return measure(self.run, tolerance=_TOLERANCE)
-
-    @cached_property
-    def shuffle(self) -> Measurement:
-        """Shuffling in the worst case: an attack from below, a proof from above."""
-        return measure(self.run.replace(sampler="shuffle"), tolerance=_TOLERANCE)
-
-    @cached_property
-    def isolated(self) -> Measurement:
-        """Shuffling as the paper's adversary sees it; the bracket closes."""
-        return measure(self.run.replace(sampler="shuffle", view="isolated"), tolerance=_ISOLATED_TOLERANCE)
-
-    def worst_case_epsilon(self, delta: float) -> tuple[float, float, str]:
-        """Jaws of ε(delta) of shuffling in the worst case, and a note where the lower one could be closer.
-
-        The attack on several long epochs takes seconds. There the lower jaw is that of the isolated view, whose
-        adversary is one that the worst case includes, and the upper one is still the proof (fixed batches).
-        """
-        if self.run.total_epochs == 1 or self.run.steps_per_epoch <= _LONGEST_ATTACKED:
-            found = self.shuffle.epsilon(delta)
-            return found.lower, found.upper, ""
-        fixed = measure(self.run.replace(sampler="deterministic"), tolerance=_TOLERANCE)
-        return self.isolated.epsilon(delta).lower, fixed.epsilon(delta).upper, "lower jaw: isolated view"
+@cache
+def poisson(run: Run) -> Measurement:
+    """What Poisson sampling leaks; the bracket closes."""
+    return measure(run, tolerance=_TOLERANCE)
 
 
 @cache
-def leaks(run: Run) -> Leaks:
-    """One object per run, so that tables which share it measure it once."""
-    return Leaks(run)
+def shuffle(run: Run) -> Measurement:
+    """What shuffling leaks in the worst case: an attack from below, a proof from above."""
+    return measure(run.replace(sampler="shuffle"), tolerance=_TOLERANCE)
+
+
+@cache
+def isolated(run: Run) -> Measurement:
+    """What shuffling leaks as the paper's adversary sees it; the bracket closes."""
+    return measure(run.replace(sampler="shuffle", view="isolated"), tolerance=_ISOLATED_TOLERANCE)
+
+
+def worst_case_epsilon(run: Run, delta: float) -> tuple[float, float, str]:
+    """Jaws of ε(delta) of shuffling in the worst case, and a note where the lower one could be closer.
+
+    The attack on several long epochs takes seconds. There the lower jaw is that of the isolated view, whose adversary
+    is one that the worst case includes, and the upper one is still the proof (fixed batches).
+    """
+    if run.total_epochs == 1 or run.steps_per_epoch <= _LONGEST_ATTACKED:
+        found = shuffle(run).epsilon(delta)
+        return found.lower, found.upper, ""
+    fixed = measure(run.replace(sampler="deterministic"), tolerance=_TOLERANCE)
+    return isolated(run).epsilon(delta).lower, fixed.epsilon(delta).upper, "lower jaw: isolated view"
 
 
 def poisson_ceiling(rounds: int, epochs: int = 1) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 
 from calipers.papers.ertan2026 import published
-from calipers.papers.ertan2026.settings import epoch, epochs_of, leaks
+from calipers.papers.ertan2026.settings import epoch, epochs_of, isolated, poisson, shuffle, worst_case_epsilon
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems import separation as theorem
@@ -29,8 +29,8 @@ def accuracy_table(progress: Progress, number: int) -> Computed:
     thresholds = {batch: theorem.noise_threshold(stated // batch) for batch in shown.noise}
     for (batch, text), epochs in watched(itertools.product(shown.noise.items(), published.EPOCHS), progress):
         run = epochs_of(records, batch, epochs)
-        found, sigma, rounds = leaks(run), run.noise_multiplier, run.steps_per_epoch
-        low, high, note = found.worst_case_epsilon(1.0 / records)
+        sigma, rounds = run.noise_multiplier, run.steps_per_epoch
+        low, high, note = worst_case_epsilon(run, 1.0 / records)
         table.add(
             batch_size=batch,
             epochs=epochs,
@@ -40,10 +40,10 @@ def accuracy_table(progress: Progress, number: int) -> Computed:
             sigma_printed=float(text),
             sigma=sigma,
             theorem_6_1=theorem.shuffle_separation_lower(sigma, rounds),
-            shuffle_separation_isolated=found.isolated.separation(),
-            poisson_separation=found.poisson.separation(),
+            shuffle_separation_isolated=isolated(run).separation(),
+            poisson_separation=poisson(run).separation(),
             shuffle_epsilon=(low, high),
-            poisson_epsilon=found.poisson.epsilon(1.0 / records),
+            poisson_epsilon=poisson(run).epsilon(1.0 / records),
         )
         table.beside(name=f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}", text=text, note=note)
         table.beside(as_stated=thresholds[batch] if shown.dataset.everything else None, count=stated)
@@ -54,7 +54,7 @@ def table_10(progress: Progress) -> Computed:
     """The four columns, and what runs with the most noise that Theorem 6.1 speaks about really leak."""
     table, delta = Sheet(), published.TABLE_10_DELTA
     for line in watched(published.TABLE_10, progress):
-        sigma, found = theorem.noise_threshold(line.rounds), leaks(epoch(line.rounds))
+        sigma, run = theorem.noise_threshold(line.rounds), epoch(line.rounds)
         bounds = theorem.shuffle_separation_lower, theorem.poisson_separation_lower
         kappas = [bound(sigma, line.rounds) for bound in bounds]
         table.add(
@@ -64,9 +64,9 @@ def table_10(progress: Progress) -> Computed:
             kappa_poisson=kappas[1],
             epsilon_shuffle=theorem.epsilon_from_separation(kappas[0], delta),
             epsilon_poisson=theorem.epsilon_from_separation(kappas[1], delta),
-            separation_isolated=found.isolated.separation(),
-            separation_poisson=found.poisson.separation(),
-            true_epsilon_shuffle=found.shuffle.epsilon(delta),
-            true_epsilon_poisson=found.poisson.epsilon(delta),
+            separation_isolated=isolated(run).separation(),
+            separation_poisson=poisson(run).separation(),
+            true_epsilon_shuffle=shuffle(run).epsilon(delta),
+            true_epsilon_poisson=poisson(run).epsilon(delta),
         ).beside(line=line)
     return Computed([table])

@@ -7,6 +7,7 @@ import math
 from calipers.curves import adp_tradeoff, rdp_tradeoff, regret, tpr
 from calipers.measure.jaw import depth_for
 from calipers.papers.gomez2025 import published, settings
+from calipers.papers.gomez2025.settings import HEADLINE
 from calipers.papers.items import Interval, Progress, watched
 from calipers.papers.sheets import Computed, Sheet
 
@@ -16,20 +17,18 @@ _FPR = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5)
 
 def headline(progress: Progress) -> Computed:
     """mu and regret of sigma = 9.4, p = 16384/50000, T = 2000, and how they move with delta0."""
-    run = settings.run_of(published.TABLE_4[-1])
-    found, table = settings.measured(run), Sheet("depth")
+    found, table = settings.measured(HEADLINE), Sheet("depth")
     for delta0 in watched(_DEPTHS, progress):
         entry = settings.fit(settings.Curves.of(found, depth_for(delta0)), delta0)
         table.add(delta0=delta0, mu=entry.mu, regret=entry.regret)
-    everywhere, curves = settings.mu_over_all_alpha(run), settings.dpsgd_curves(run)
+    everywhere, curves = settings.mu_over_all_alpha(HEADLINE), settings.dpsgd_curves(HEADLINE)
     overstated = regret(curves.guarantee, everywhere), regret(curves.attack, everywhere)
     return Computed([table, Sheet().beside(mu=everywhere, regret=overstated)], {"everywhere": everywhere})
 
 
 def quoted_tpr(progress: Progress) -> Computed:
     """The largest true positive rate at FPR = 10 %: of the run, and of its (epsilon, 1e-5) guarantee alone."""
-    run = settings.run_of(published.TABLE_4[-1])
-    epsilon, curves = settings.measured(run).epsilon(published.DELTA), settings.dpsgd_curves(run)
+    epsilon, curves = settings.measured(HEADLINE).epsilon(published.DELTA), settings.dpsgd_curves(HEADLINE)
     reported = [adp_tradeoff(value, published.DELTA) for value in (epsilon.lower, epsilon.upper)]
 
     def rates(fpr: float, unit: float = 1.0) -> dict[str, Interval]:
@@ -55,8 +54,7 @@ def topdown(progress: Progress) -> Computed:
 
 def renyi_minimum(progress: Progress) -> Computed:
     """Appendix A.6 with the minimum over orders as printed, and with the maximum, which is what the orders imply."""
-    run = settings.run_of(published.TABLE_4[-1])
-    values, curves, table = settings.rdp_values(run), settings.dpsgd_curves(run), Sheet("rates")
+    values, curves, table = settings.rdp_values(HEADLINE), settings.dpsgd_curves(HEADLINE), Sheet("rates")
     orders = watched(zip(settings.ORDERS, values, strict=True), progress)
     singles = [rdp_tradeoff(float(order), float(value)) for order, value in orders]
     together = rdp_tradeoff(settings.ORDERS, values)

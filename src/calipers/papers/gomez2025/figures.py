@@ -32,13 +32,12 @@ def _curve_table(name: str, curves: settings.Curves, mu: float, **others: FloatA
 
 def figure_1() -> Computed:
     """The Laplace mechanism under pure DP, DP-SGD under GDP, and the regret of every representation."""
-    run = settings.run_of(published.TABLE_4[-1])
-    laplace, dpsgd = settings.laplace_curves(), settings.dpsgd_curves(run)
+    laplace, dpsgd = settings.laplace_curves(), settings.dpsgd_curves(settings.HEADLINE)
     pure, fitted = adp_tradeoff(1.0), settings.fit(dpsgd)
-    epsilon = settings.measured(run).epsilon(published.DELTA).upper
+    epsilon = settings.measured(settings.HEADLINE).epsilon(published.DELTA).upper
     regrets, values = Sheet("c"), Sheet().beside(gdp=fitted.regret)
     regrets.add(mechanism="laplace", **laplace_regrets()).beside(name="Laplace")
-    regrets.add(mechanism="dp-sgd", **dpsgd_regrets(run)).beside(name="DP-SGD")
+    regrets.add(mechanism="dp-sgd", **dpsgd_regrets(settings.HEADLINE)).beside(name="DP-SGD")
     values.beside(pure=(delta_divergence(laplace.guarantee, pure), laplace_regrets()["pure"]))
     pair = adp_tradeoff(epsilon, published.DELTA)(ALPHA)
     tables = (

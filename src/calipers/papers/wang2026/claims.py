@@ -19,7 +19,6 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
@@ -27,7 +26,7 @@ from calipers.papers.items import Progress, Published, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import FIGURE_5_METHODS, Ceiling
-from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors, mechanism_curves, rounds
+from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors, mechanism_at, rounds
 from calipers.theorems.division_guarantees import expected_delta
 from calipers.theorems.division_pairs import scale_fnr, shifted_scale_fnr
 
@@ -60,13 +59,12 @@ def quoted_rates(progress: Progress) -> Computed:
             table.add(**method, **{"fpr_at_fnr_0.5": value}, claimed=claim)
             table.beside(claim=None if place else claim, least=None if place else min(found))
     for size in published.FIGURE_5_SIZES[:2]:
-        curves = mechanism_curves(rounds("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL))
-        low, high = (float(curves[side](fnr)) for side in (Side.UPPER, Side.LOWER))
-        mechanisms.add(size=size, fpr=(low, high), said=published.QUOTED_FPR if size == 1 else "")
+        run = rounds("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL)
+        mechanisms.add(size=size, fpr=mechanism_at(run, fnr), said=published.QUOTED_FPR if size == 1 else "")
     return Computed([table, mechanisms])
 
 
-def _falls(curves: list[FloatArray]) -> int:
+def _rises(curves: list[FloatArray]) -> int:
     """How often a later curve exceeds an earlier one by more than rounding."""
     rises = (after > before * (1.0 + _ROUNDING) + _ROUNDING for before, after in pairwise(curves))
     return sum(int(np.count_nonzero(rise)) for rise in rises)
@@ -84,22 +82,23 @@ def _monotone() -> Sheet:
     def ceiling(normalization: str, size: int, dimension: int, rate: float) -> FloatArray:
         return Ceiling.of(rounds(normalization, size, rate, dimension)).exact(_ALPHA)
 
-    counts = {
-        "Theorem 3.4: T(N(0,1), N(μ, s²)) falls with μ": sum(_falls([shifted(m, s) for m in shifts]) for s in scales),
-        "Theorem 3.5: T(N(0,1), N(0, s²)) falls as s falls": _falls(
+    # Curves one after the other, as they should fall.
+    families = {
+        "Theorem 3.4: T(N(0,1), N(μ, s²)) falls with μ": [[shifted(m, s) for m in shifts] for s in scales],
+        "Theorem 3.5: T(N(0,1), N(0, s²)) falls as s falls": [
             [np.array([scale_fnr(float(a), s) for a in alphas]) for s in scales]
-        ),
-        "Lemma 3.14: the ceiling of Theorem 3.8 falls as N falls": sum(
-            _falls([ceiling("expected", size, n, 0.5) for size in sizes]) for n in dimensions
-        ),
-        "Lemma 3.15: both ceilings fall as n grows": sum(
-            _falls([ceiling(kind, size, n, 0.7) for n in dimensions])
-            for kind, size in product(("expected", "realized"), sizes)
-        ),
-        "Lemma 3.16: the ceiling of Theorem 3.10 falls as q grows": sum(
-            _falls([ceiling("realized", size, n, rate) for rate in rates]) for size, n in product(sizes, dimensions)
-        ),
+        ],
+        "Lemma 3.14: the ceiling of Theorem 3.8 falls as N falls": [
+            [ceiling("expected", size, n, 0.5) for size in sizes] for n in dimensions
+        ],
+        "Lemma 3.15: both ceilings fall as n grows": [
+            [ceiling(kind, size, n, 0.7) for n in dimensions] for kind, size in product(("expected", "realized"), sizes)
+        ],
+        "Lemma 3.16: the ceiling of Theorem 3.10 falls as q grows": [
+            [ceiling("realized", size, n, rate) for rate in rates] for size, n in product(sizes, dimensions)
+        ],
     }
+    counts = {name: sum(map(_rises, family)) for name, family in families.items()}
     return Sheet.of_columns("monotone", {"name": list(counts), "count": list(counts.values())}, listed=False)
 
 

@@ -23,7 +23,7 @@ from calipers.papers.wang2026.ceilings import (
     kept_share,
     smallest_telling_copies,
 )
-from calipers.papers.wang2026.settings import claimed_fnr, epsilon_jaws, mechanism_curves, rounds
+from calipers.papers.wang2026.settings import claimed_fnr, epsilon_jaws, mechanism_at, mechanism_curves, rounds
 from calipers.run import Run
 
 _OPACUS_ORDERS = np.array((*(1.0 + x / 10.0 for x in range(1, 100)), *(float(x) for x in range(12, 64))))
@@ -78,8 +78,7 @@ def figure_5(progress: Progress) -> Computed:
             values.beside(**_gaps(claim, ceiling))
             # Where even the ceiling is gone there is nothing to measure; dividing by |B| keeps some privacy there.
             if normalization != "expected" or float(ceiling.exact(np.array([0.01]))[0]) >= SMALLEST:
-                band, curves = _band(run), mechanism_curves(run)
-                low, high = (float(curves[side](0.5)) for side in (Side.UPPER, Side.LOWER))
+                band, (low, high) = _band(run), mechanism_at(run, 0.5)
                 values.beside(mechanism=(low, high), excess=(claimed - high, claimed - low))
                 columns |= {f"mechanism_{end}, N = {size}": b for end, b in zip(("low", "high"), band, strict=True)}
                 middle[::4] = 0.5 * (band[0] + band[1])[::4]

@@ -172,11 +172,6 @@ def opacus(progress: Progress, size: int, batch_size: int, normalization: str, r
         _add(table, f"{name}: ", run, epsilon, delta)
         table.beside(excess_at_zero=delta - claim_at_zero, said="> 0" if reduction == "mean" else "")
         panels.append(("", name, epsilon, epsilon, settings.claimed_epsilon(run.rate, published.DELTA)))
-    facts: dict[str, object] = {"target": f"{found.target['target']} {found.target['opacus']}", "size": size}
-    facts |= {
-        "larger": size + 1,
-        "rate": run.rate,
-        "dimension": settings.coordinates_of(run),
-        "audit": audit_note(trials),
-    }
-    return Computed([table, Sheet("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts)
+    facts = {"size": size, "larger": size + 1, "rate": run.rate, "dimension": published.SMALL_MODEL}
+    words = {"target": f"{found.target['target']} {found.target['opacus']}", "audit": audit_note(trials)}
+    return Computed([table, Sheet("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts | words)

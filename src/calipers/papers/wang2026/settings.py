@@ -17,7 +17,6 @@ the pairs (N - 1, N) and (N, N + 1) together). Everything else is Calipers' own:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ from calipers.laws.composed.sweep import sweep
 from calipers.measure.neighbors import NeighborPair
 from calipers.numerics.binomial import binomial_window
 from calipers.numerics.elementary import halved
-from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_lower_at, log_gamma_upper_at
+from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_tail
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.papers.items import Interval
@@ -47,8 +46,6 @@ _LOG_OUTSIDE = -60.0
 _LARGEST_EPSILON = 600.0
 _THRESHOLDS = 201
 
-Tail = Callable[[float, FloatArray], FloatArray]
-
 
 class Divisors(NamedTuple):
     """Possible divisors with their log probabilities; `left_out` is at least the probability of all others."""
@@ -57,10 +54,10 @@ class Divisors(NamedTuple):
     log_weights: FloatArray
     left_out: float
 
-    def log_probability(self, tail: Tail, shape: float, places: FloatArray) -> FloatArray:
-        """log P(log of the squared length over n - 1 lies on that side of each place), unlisted divisors left out."""
+    def log_probability(self, shape: float, places: FloatArray, lower: bool) -> FloatArray:
+        """log P(log of the squared length over n - 1 lies below each place, or above it), without unlisted ones."""
         scaled = places[:, None] + 2.0 * np.log(self.values)
-        return np.asarray(logsumexp(tail(shape, scaled) + self.log_weights, axis=1), dtype=np.float64)
+        return np.asarray(logsumexp(log_gamma_tail(shape, scaled, lower) + self.log_weights, axis=1), dtype=np.float64)
 
 
 def rounds(normalization: str, others: int, rate: float, dimension: int, steps: int = 1) -> Run:
@@ -159,9 +156,9 @@ def length_epsilon(run: Run, delta: float) -> float:
     reach = 8.0 / math.sqrt(shape)
     places = (centers[:, None] + np.linspace(-reach, reach, _THRESHOLDS)).ravel()
     best = 0.0
-    for tail, null, other in ((log_gamma_lower_at, absent, present), (log_gamma_upper_at, present, absent)):
-        log_power = other.log_probability(tail, shape, places)
-        log_level = null.log_probability(tail, shape, places)
+    for lower, null, other in ((True, absent, present), (False, present, absent)):
+        log_power = other.log_probability(shape, places, lower)
+        log_level = null.log_probability(shape, places, lower)
         # Unlisted divisors count against the test: never a hit, always a false alarm.
         if null.left_out > 0.0:
             log_level = np.logaddexp(log_level, math.log(null.left_out))
@@ -177,6 +174,12 @@ def length_epsilon(run: Run, delta: float) -> float:
 def mechanism_curves(run: Run) -> dict[Side, TradeoffCurve]:
     """UPPER at or below, LOWER at or above the symmetric curve: the convex hull of both orders' trade-off curves."""
     return sweep(_product(run), 1e-3, 5e-2)
+
+
+def mechanism_at(run: Run, fpr: float) -> Interval:
+    """Both sides of that curve at one false positive rate."""
+    curves = mechanism_curves(run)
+    return float(curves[Side.UPPER](fpr)), float(curves[Side.LOWER](fpr))
 
 
 def claimed_delta(rate: float, epsilon: float, noise_multiplier: float = published.NOISE_MULTIPLIER) -> float:

@@ -70,10 +70,8 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
     table, falls, rises = Sheet("leakage"), Sheet("falls", listed=False), Sheet("rises", listed=False)
     for rate, size in watched(itertools.product(rates, published.AUDITED_SIZES), progress):
         run = settings.rounds(normalization, size, rate, published.FIGURE_2_DIMENSION)
-        exact, theorem = (
-            settings.delta_jaws(run),
-            batch_delta(0.0, settings.coordinates_of(run), size, rate, run.noise_multiplier),
-        )
+        exact = settings.delta_jaws(run)
+        theorem = batch_delta(0.0, settings.coordinates_of(run), size, rate, run.noise_multiplier)
         audited = play(run, len(table.records), trials, normality=normality).delta[0].value
         found = {"lower": exact[0], "upper": exact[1], "audited": audited, "claimed": settings.claimed_delta(rate, 0.0)}
         table.add(others=size, rate=rate, **found, theorem_3_7=theorem if realized else "")
