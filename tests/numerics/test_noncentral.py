@@ -240,3 +240,19 @@ def test_zero_noncentrality_and_zero_threshold():
 def test_outside_the_domain_is_refused(t, degrees, noncentrality):
     with pytest.raises(InputError):
         log_noncentral_tail_bounds(t, degrees, noncentrality)
+
+
+@pytest.mark.parametrize("deviations", [-5.5, 5.5])
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_the_rounding_of_the_threshold_is_charged(deviations, side):
+    """One degree and much noncentrality: half a unit of the sum d + L + excess moves log P by more than the interval.
+
+    The excess is placed half a unit beside a double, on either side of it.
+    """
+    noncentrality = 2.0**23 + 0.25
+    beside = round(deviations * 2.0 * math.sqrt(noncentrality)) + side * 2.0**-30 * 0.999
+    with mp.workdps(60):
+        r = mp.sqrt(mp.mpf(noncentrality))
+        s = mp.sqrt(1 + mp.mpf(noncentrality) + mp.mpf(beside))
+        truth = normal_tail(r - s) - normal_tail(r + s) if deviations < 0.0 else normal_tail(s - r) + normal_tail(s + r)
+        assert encloses(log_noncentral_bounds_at(beside, 1, noncentrality, deviations < 0.0), mp.log(truth))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 
 from calipers.bracket import Evidence, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
+from calipers.errors import CertificationError, UnsupportedError
 from calipers.measure.jaw import Evaluation, Found, Jaw
 from calipers.numerics.types import FloatArray
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -27,28 +31,45 @@ class Choice(Jaw):
         """That of the parts."""
         return self.parts[0].side
 
+    @property
+    def covers(self) -> bool:
+        """Whether every part has to answer. Elsewhere one that cannot leaves the question to the others."""
+        return False
+
     @abstractmethod
     def best(self, found: Sequence[Found]) -> Found:
         """The one that counts."""
 
+    def asked(self, question: Callable[[Jaw], Answer]) -> list[Answer]:
+        """What those answer that can; the refusal of the last where none does. What has to cover all refuses as one."""
+        found: list[Answer] = []
+        for place, part in enumerate(self.parts, start=1):
+            try:
+                found.append(question(part))
+            except (CertificationError, UnsupportedError):
+                if self.covers or (place == len(self.parts) and not found):
+                    raise
+        return found
+
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """The best of the parts' own."""
-        return self.best([part.epsilon(delta, tolerance) for part in self.parts])
+        return self.best(self.asked(lambda part: part.epsilon(delta, tolerance)))
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """The best of the parts' own."""
-        return self.best([part.delta(epsilon, tolerance) for part in self.parts])
+        return self.best(self.asked(lambda part: part.delta(epsilon, tolerance)))
 
     def renyi(self, order: float) -> Found:
         """The best of the parts' own."""
-        return self.best([part.renyi(order) for part in self.parts])
+        return self.best(self.asked(lambda part: part.renyi(order)))
 
     def mu(self, delta0: float, tolerance: float) -> float:
         """The best of the parts' own."""
-        return self.best([Found(part.mu(delta0, tolerance), part.evidence()) for part in self.parts]).value
+        return self.best(self.asked(lambda part: Found(part.mu(delta0, tolerance), part.evidence()))).value
 
     def _curves(self, smallest_delta: float, tolerance: float) -> list[TradeoffCurve]:
-        return [curve for part in self.parts for curve in part.envelope(smallest_delta, tolerance).absent]
+        envelopes = self.asked(lambda part: part.envelope(smallest_delta, tolerance))
+        return [curve for envelope in envelopes for curve in envelope.absent]
 
 
 class Least(Choice):
@@ -69,6 +90,11 @@ class Least(Choice):
 
 class Greatest(Choice):
     """Attacks that compete, or neighbors of a dataset that expose a record differently and must all be covered."""
+
+    @property
+    def covers(self) -> bool:
+        """Proofs about neighbors."""
+        return self.side is Side.UPPER
 
     def best(self, found: Sequence[Found]) -> Found:
         """The greatest."""

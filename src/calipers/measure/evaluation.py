@@ -16,12 +16,14 @@ from calipers.bracket import Side
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.source import AnySource, LawSource
 from calipers.measure.choice import Covered, Greatest, greatest, least, worst
 from calipers.measure.closed import gaussians
 from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawProof, PairAttack, composition
 from calipers.measure.guarantees import no_release
 from calipers.measure.jaw import Evaluation, Jaw
+from calipers.measure.told import ToldProof
 from calipers.schemes.exposure import Attack, Exposure, Kind, Participations, Proof
 
 _WAYS = {
@@ -94,7 +96,17 @@ def _statement(proofs: Sequence[Proof]) -> str:
 
 
 def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Jaw:
-    """The composition of one proof per phase."""
+    """The composition of one proof per phase, beside what is proven where all phases tell their lengths."""
+    found = _hiding(proofs, attacks, replaced)
+    known = [Shifts.of([proof.shift], [1.0]) if proof.shift is not None else proof.lengths for proof in proofs]
+    told = [(lengths, proof.count) for lengths, proof in zip(known, proofs, strict=True) if lengths is not None]
+    if len(told) < len(proofs) or all(proof.lengths is None for proof in proofs):
+        return found
+    return least([ToldProof(tuple(told)), found])
+
+
+def _hiding(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Jaw:
+    """What hides how many of a unit take part."""
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
@@ -67,10 +68,14 @@ class DisplacingScheme(Scheme):
         return ((text, {"sampler": "poisson"}),)
 
 
+def _doubled(counts: Shifts) -> Shifts:
+    return replace(counts, lengths=tuple(2.0 * s for s in counts.lengths))
+
+
 @functools.lru_cache(maxsize=64)
 def counted_attacks(counts: Shifts, adjacency: str) -> tuple[Pair, ...]:
     """What single choices of gradients show in one step, the record in j places with the given probabilities."""
-    doubled = Shifts(tuple(2.0 * s for s in counts.lengths), counts.weights, counts.rounding, counts.beyond)
+    doubled = _doubled(counts)
     if adjacency != "zero-out":
         return (drawn_shift(doubled),)
     weights = (*counts.weights[:-1], counts.weights[-1] + counts.beyond)
@@ -85,5 +90,6 @@ def several_places(run: RunFields, counts: Shifts) -> Exposure:
     if run.adjacency == "add-remove":
         return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, scene)
     attacks = [Attack(pair, steps, statement, scene, one_sided=True) for pair in pairs]
-    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.")
+    told = counts if run.adjacency == "zero-out" else _doubled(counts)
+    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.", lengths=told)
     return Exposure((proof,), attacks[0], tuple(attacks[1:]))

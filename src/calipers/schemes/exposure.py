@@ -16,6 +16,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run_fields import RunFields
@@ -49,11 +50,14 @@ class Proof(Participations[UpperSource]):
     """Participations, each dominated by the laws of its source.
 
     `reason` begins a sentence that the evaluation ends with how many there are. `published`: others publish the same
-    bound, and ours is never the larger for its rounding (`calipers.laws.composed.product`).
+    bound, and ours is never the larger for its rounding (`calipers.laws.composed.product`). `lengths`: how far a
+    participation moves what is released, in units of the noise, for whoever is told: another proof, of all phases that
+    have them (`calipers.measure.told`).
     """
 
     reason: str
     published: bool = False
+    lengths: Shifts | None = None
 
     @property
     def shift(self) -> float | None:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calipers.errors import InputError
+from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.source import UpperSource
-from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, truncated_proof
+from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, told_lengths, truncated_proof
 from calipers.laws.drawn.truncation import Truncation
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Attack, Exposure, Proof
@@ -73,8 +74,10 @@ class TruncatedPoissonScheme(Scheme):
         both, proofs = _proofs(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency, run.total_steps)
         many = run.dataset_size >= _MANY * run.records_per_unit
         attacks = _shown(run, counted[0], counted[-1:] if many else counted)
-        first, *further = (Exposure((_proof(run, proof),), *attacks) for proof in proofs)
-        return replace(first, neighbors=tuple(further), covering=None if both is None else _proof(run, both))
+        several = run.records_per_unit > 1
+        told = _told(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency) if several else None
+        first, *further = (Exposure((_proof(run, proof, told),), *attacks) for proof in proofs)
+        return replace(first, neighbors=tuple(further), covering=None if both is None else _proof(run, both, told))
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What truncation does."""
@@ -103,9 +106,9 @@ class TruncatedPoissonScheme(Scheme):
         return ((text, {"max_batch_size": enough}),)
 
 
-def _proof(run: RunFields, source: UpperSource) -> Proof:
+def _proof(run: RunFields, source: UpperSource, told: Shifts | None) -> Proof:
     # Of one record dp_accounting's event says the same.
-    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1)
+    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1, lengths=told)
 
 
 def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tuple[Attack, tuple[Attack, ...]]:
@@ -120,6 +123,9 @@ def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tu
     first = Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)
     told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
     return first, tuple(Attack(source, steps, STATEMENT, told, one_sided=True) for source in displacing)
+
+
+_told = functools.lru_cache(maxsize=32)(told_lengths)
 
 
 @functools.lru_cache(maxsize=32)

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.errors import CertificationError
-from calipers.laws.composed.lattice import LatticeMeasure, Window, rescore, resplit, score_law, split_law
+from calipers.laws.composed.lattice import LatticeMeasure, Window, in_range, rescore, resplit, score_law, split_law
 from calipers.laws.core.law import Law
 from calipers.numerics.elementary import log_sums_at
 from calipers.numerics.fourier import CyclicFactor, cyclic_product, descending_powers, fast_length
@@ -339,6 +339,7 @@ def _block(
     positions, misplaced = np.arange(window.low, window.low + n), 4.0 * math.exp(log_escape) + 2.0 * window.loose
     moved_jump = None if jump is None else coarsen(jump, plan.fine_step, plan.step, tilt)
     jump_mass = 0.0 if moved_jump is None else float(moved_jump.weights.sum())
+    in_range(np.array(number * math.log(max(1.0, size * jump_mass))))
     terms: list[LatticeMeasure] = []
     escape, binomial = 0.0, 1.0
     for k, (values, error) in enumerate(descending_powers(small.fold(n), size, number)):

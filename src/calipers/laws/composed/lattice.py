@@ -175,19 +175,19 @@ def resplit(measure: LatticeMeasure, step: float, coarse: float, tilt: float) ->
     values = np.asarray(measure.positions * step, dtype=np.float64)
     below, down, up = _split_positions(values, coarse)
     part = values - below * coarse
-    down = down * _in_range(-tilt * part)
-    up = up * _in_range(tilt * (coarse - part))
+    down = down * in_range(-tilt * part)
+    up = up * in_range(tilt * (coarse - part))
     return _regrouped(measure, (below, down), (below + 1, up))
 
 
 def rescore(measure: LatticeMeasure, step: float, coarse: float, tilt: float) -> LatticeMeasure:
     """A tilted LOWER measure on step Z, with scores rounded to the coarser lattice coarse Z."""
     scores = np.rint(measure.positions * (step / coarse)).astype(np.int64)
-    gain = _in_range(tilt * (scores * coarse - measure.positions * step))
+    gain = in_range(tilt * (scores * coarse - measure.positions * step))
     return _regrouped(measure, (scores, gain))
 
 
-def _in_range(exponents: FloatArray) -> FloatArray:
+def in_range(exponents: FloatArray) -> FloatArray:
     """e^exponents, where that is a number."""
     if float(np.max(exponents)) > 700.0:
         raise CertificationError(

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from calipers.laws.composed.lattice import FaintCharge, LatticeMeasure
+from calipers.laws.composed.lattice import FaintCharge, LatticeMeasure, in_range
 from calipers.laws.core.law import Law
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
 from calipers.numerics.types import BoolArray, FloatArray, IntArray
@@ -172,6 +172,7 @@ def infinite_mass(factors: list[tuple[Law, int]]) -> float:
     for law, count in factors:
         log_finite = math.log(float(np.exp(law.log_p).sum())) + law.rounding + 1e-15 * (30.0 + math.log(law.size))
         growth = count * log_finite
+        in_range(np.array(growth))
         if law.p_inf > 0.0:
             # sum of F^i for i < count
             powers = math.expm1(growth) / math.expm1(log_finite) if abs(growth) > 1e-9 else count * (1.0 + 1e-9)

@@ -13,6 +13,7 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
+from calipers.errors import CertificationError
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 
 Nodes = Sequence[tuple[float, float]]
@@ -35,6 +36,10 @@ def law_of_curve(curve: TradeoffCurve) -> Law:
     """The law of a curve, on its side: its segments are the atoms."""
     p, q, p_inf, q_zero = curve.atoms
     proper = (p > 0) & (q > 0)
+    if not np.any(proper):
+        raise CertificationError(
+            "Nothing finite is left of the law of a step: so little noise hides nothing. Use a larger noise_multiplier."
+        )
     log_p, log_q = np.log(p[proper])[::-1], np.log(q[proper])[::-1]
     ratio = np.maximum.accumulate(log_p - log_q)
     rounding = 1e-15 * (4.0 + float(np.max(np.abs(log_p))) + float(np.max(np.abs(log_q))))

@@ -173,8 +173,9 @@ def log_sums_together(log_weights: FloatArray, unit: float, z: FloatArray) -> Fl
         away = z[start:end] - center
         powers = np.ones((last - first + 1, end - start))
         for way, end_power in ((1, last - first), (-1, 0)):
-            x = np.exp(way * unit * away)
-            for k in range(middle - first, end_power, way):
+            steps = range(middle - first, end_power, way)
+            x = np.exp(way * unit * away) if steps else away  # of a term alone the points may be far apart
+            for k in steps:
                 np.multiply(powers[k], x, out=powers[k + way])
         sums = np.exp(logs[:, first : last + 1] - peaks) @ powers
         found[:, start:end] = np.log(sums, out=sums) + (peaks + means[middle] * away)

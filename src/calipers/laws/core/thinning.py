@@ -54,17 +54,20 @@ def thinned(x: FloatArray, log_q: FloatArray, index: IntArray) -> tuple[FloatArr
     starts = np.searchsorted(x, nodes[:-1])
     counts = np.diff(np.append(starts, len(x)))
     a, b = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)
-    peak = np.maximum.reduceat(log_q, starts)
-    mass = np.exp(log_q - np.repeat(peak, counts)) / -np.expm1(a - b)
-    down = np.add.reduceat(mass * -np.expm1(x - b), starts)
-    up = np.add.reduceat(mass * np.exp(x - b) * -np.expm1(a - x), starts)
-    found = np.full(len(nodes), -np.inf)
+    found, log_mass = np.full(len(nodes), -np.inf), log_q - np.log(-np.expm1(a - b))
     with np.errstate(divide="ignore"):
-        found[1:] = peak + np.log(up)
-        found[:-1] = np.logaddexp(found[:-1], peak + np.log(down))
+        up, down = log_mass + (x - b) + np.log(-np.expm1(a - x)), log_mass + np.log(-np.expm1(x - b))
+        found[1:] = _log_sums(up, starts, counts)
+        found[:-1] = np.logaddexp(found[:-1], _log_sums(down, starts, counts))
     some = np.isfinite(found)
-    # Differences, exponentials and products round a dozen times, a sum once a term, exponents and logs by their size;
-    # and what is no number beside the largest of its neighbors is left out.
+    # Differences, exponentials and products round a dozen times, a sum once a term, exponents and logs by their size.
     deepest, widest = float(np.max(np.abs(log_q))), float(np.max(np.diff(nodes)))
-    error = 1.2e-16 * (16.0 + float(np.max(counts)) + widest + 4.0 * deepest) + math.exp(min(0.0, widest - 700.0))
+    error = 1.2e-16 * (16.0 + float(np.max(counts)) + 4.0 * widest + 4.0 * deepest)
     return nodes[some], found[some], error
+
+
+def _log_sums(logs: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:
+    """Of every group, each beside its own largest term: nodes far apart share an atom in parts that are no numbers."""
+    peak = np.maximum.reduceat(logs, starts)
+    terms = np.exp(logs - np.repeat(np.maximum(peak, -1e300), counts))
+    return np.asarray(peak + np.log(np.add.reduceat(terms, starts)))
