@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from mpmath import mp
 from oracles import contour, enumeration, pairs
 
 from calipers.bracket import Bracket
-from calipers.calibrate import calibrate, solve
+from calipers.calibrate import calibrate, one_target, solve
 from calipers.errors import InputError
 from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
 from calipers.mechanisms import NoiseMatrix, Patterns
@@ -174,6 +175,25 @@ def test_targets_that_say_nothing_are_refused(target: dict[str, Any]) -> None:
     """Missing halves, two targets at once, guessing as a target, and numbers outside their domains."""
     with pytest.raises(InputError):
         solve(FIXED, **target)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({}, "Name a target: epsilon with delta, or mu, or advantage, or tpr with fpr."),
+        ({"mu": 1.0, "delta": 1e-5}, "delta and mu contradict each other: they are different targets; name one."),
+        ({"tpr": 0.3}, "tpr needs fpr beside it."),
+    ],
+)
+def test_a_refused_target_is_named_as_it_was_written(target: dict[str, float], said: str) -> None:
+    """In Python by its keyword, and as whoever asks for another spelling has it: the command line by its option."""
+    with pytest.raises(InputError) as refusal:
+        solve(FIXED, **target)
+    assert str(refusal.value) == said
+    with pytest.raises(InputError) as refusal:
+        one_target(target, "<{}>")
+    assert re.sub("[<>]", "", str(refusal.value)) == said
+    assert all(f"<{name}>" in str(refusal.value) for name in target)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_sums_of_jumps_keep_their_mass() -> None:
     sums = SplitSums(nodes)
     one = sums.one(first)
     assert one.sum() == pytest.approx(0.6, rel=1e-14)
-    two = sums.times(one, one)
+    two = sums.adding(one)[0] @ one
     assert two.sum() == pytest.approx(0.36, rel=1e-14)
     assert two[-1] == pytest.approx(2 * 0.1 * 0.5 + 0.01, rel=1e-14)
     inside = sum(

@@ -11,7 +11,7 @@ KEPT = {
     256: {
         "epsilon": (2.9829, 2.9839),
         "tpr 0.5": (0.58415, 0.58603),
-        "tpr 0.1": (0.1552, 0.15619),
+        "tpr 0.1": (0.1552, 0.1562),
         "tpr 0.01": (0.025295, 0.02553),
         "tpr 0.001": (0.004608, 0.0046345),
         "tpr 1e-06": (2.9126e-5, 2.9221e-5),
@@ -29,7 +29,11 @@ KEPT = {
         "mu": (0.86298, 0.88713),
     },
 }
-"""Printed by the code that gave every node of every direction a ladder, by batch size: one leaves 96 records over."""
+"""Printed by the code that gave every node of every direction a ladder, by batch size: one leaves 96 records over.
+
+Since epsilons share ladders the proof at FPR 0.1 is wider by 3e-5 of itself (0.156194 for 0.156189), and that at 0.01
+narrower by 7e-5.
+"""
 
 
 @pytest.mark.parametrize("batch_size", KEPT)

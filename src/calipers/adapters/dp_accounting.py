@@ -154,15 +154,10 @@ def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
             "PoissonSampledDpEvent inside PoissonSampledDpEvent cannot be measured; multiply the two sampling "
             "probabilities and write one."
         )
-    if release.kind in PAIRS or release.kind == "selection":
+    if release.kind in PAIRS or release.kind in ("selection", "randomized response"):
         raise UnsupportedError(
             f"PoissonSampledDpEvent of a release of kind {release.kind!r} cannot be measured: what is shown of a "
             "record that was not drawn is not defined, or no pair is proven."
-        )
-    if release.kind == "randomized response":
-        raise UnsupportedError(
-            "PoissonSampledDpEvent of a RandomizedResponseDpEvent cannot be measured: what is shown of a record that "
-            "was not drawn is not defined."
         )
     return [(release._replace(rate=rate), 1)]
 

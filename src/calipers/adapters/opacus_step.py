@@ -5,6 +5,7 @@ See `calipers.adapters.opacus_target` for what is real about it and what is done
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +74,9 @@ class StepEngine(PrivateLoop):
 
     def steps(self, count: int) -> Iterator[Any]:
         """What `count` steps release, each on a batch of its own: one tensor a step; None where Opacus fails."""
-        done = 0
-        while done < count:
-            for (indices,) in self.loader:
-                yield self._one_step(indices)
-                done += 1
-                if done == count:
-                    return
+        batches = itertools.chain.from_iterable(itertools.repeat(self.loader))
+        for (indices,) in itertools.islice(batches, count):
+            yield self._one_step(indices)
 
     def _one_step(self, indices: Any) -> Any:
         if self.empty_failure is not None and len(indices) == 0:

@@ -279,12 +279,8 @@ def _kept(game: Game, book: Ledger) -> dict[int, PlayedChunk]:
 def _check_shape(game: Game, known: dict[int, PlayedChunk], found: PlayedChunk) -> None:
     other = next(iter(known.values()), found)
     if found.shape != other.shape:
-        raise failed(
-            game,
-            found.number,
-            f"outputs have shape {other.shape} in chunk {other.number} and {found.shape} in chunk "
-            f"{found.number}; keep one shape",
-        )
+        said = f"outputs have shape {other.shape} in chunk {other.number} and {found.shape} in chunk {found.number}"
+        raise failed(game, found.number, f"{said}; keep one shape")
 
 
 def _check_repeated(game: Game, first: PlayedChunk, second: PlayedChunk, *, resumed: bool) -> None:

@@ -18,6 +18,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import cast
 
 from calipers.auditing.targets import FunctionTarget, OneRun, Target
@@ -105,12 +106,7 @@ def _module(name: str, folder: str) -> object:
         raise InputError(f"Importing {name} failed with {type(error).__name__}: {error}.") from error
 
 
-def _offers(module: object) -> str:
-    names = [
-        name
-        for name, thing in vars(module).items()
-        if not name.startswith("_")
-        and inspect.isfunction(thing)
-        and thing.__module__ == getattr(module, "__name__", "")
-    ]
-    return ", ".join(sorted(names)) if names else "no functions"
+def _offers(module: ModuleType) -> str:
+    functions = inspect.getmembers(module, inspect.isfunction)
+    own = [name for name, found in functions if found.__module__ == module.__name__ and not name.startswith("_")]
+    return ", ".join(own) or "no functions"

@@ -230,21 +230,17 @@ class _Search:
 
     def bracket(self, tolerance: float, step: float) -> None:
         """Move outward from what is known until one noise fails and one meets the target."""
+        low, high = math.log(self.range.low), math.log(self.range.high)
         while math.isinf(self.meets[0] - self.fails[0]):
-            if math.isinf(self.meets[0]):
-                if self.fails[0] >= math.log(self.range.high):
-                    raise InputError(
-                        f"No noise_multiplier up to {self.range.high:g} meets the target; it is too strict."
-                    )
-                position = min(self.fails[0] + step, math.log(self.range.high))
-            else:
-                if self.meets[0] <= math.log(self.range.low):
-                    raise InputError(
-                        f"Even noise_multiplier {self.range.low:g} meets the target; it is too weak to calibrate for."
-                    )
-                position = max(self.meets[0] - step, math.log(self.range.low))
+            if self.fails[0] >= high:
+                raise InputError(f"No noise_multiplier up to {self.range.high:g} meets the target; it is too strict.")
+            if self.meets[0] <= low:
+                raise InputError(
+                    f"Even noise_multiplier {self.range.low:g} meets the target; it is too weak to calibrate for."
+                )
+            more = math.isinf(self.meets[0])
+            self.measure(min(self.fails[0] + step, high) if more else max(self.meets[0] - step, low), tolerance)
             step *= 2.0
-            self.measure(position, tolerance)
 
     def shrink(self, tolerance: float, width: float) -> None:
         """Secant steps inside the bracket until it is `width` wide on the log scale."""

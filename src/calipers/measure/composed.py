@@ -87,7 +87,7 @@ class Composition:
         if self.lone is not None:
             return Jaws(*self.lone.delta(epsilon), epsilon)
         if Side.LOWER not in self.sides:
-            return Jaws(0.0, delta_above(self.product, epsilon, tolerance))
+            return Jaws(0.0, delta_above(self.product, epsilon, tolerance, self.published))
         return self.product.delta(epsilon, tolerance)
 
     @kept
@@ -122,6 +122,12 @@ class PairJaw(Jaw):
     def alone(self) -> Self:
         """The same, computed without the other side."""
         return replace(self, composed=self.composed.one_sided(self.side))
+
+    def sharing(self, other: Jaw) -> Jaw:
+        """Pairs may be the same where what is said of them is not."""
+        if isinstance(other, PairJaw) and self.composed == other.composed:
+            return replace(self, composed=other.composed)
+        return super().sharing(other)
 
     @property
     def curves_add(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from calipers.bracket import Side
 from calipers.laws.composed.product import Product
@@ -24,32 +24,13 @@ from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawPr
 from calipers.measure.guarantees import no_release
 from calipers.measure.jaw import Evaluation, Jaw
 from calipers.measure.told import ToldProof
-from calipers.schemes.exposure import Attack, Exposure, Proof
+from calipers.schemes.exposure import Attack, Exposure, Kind, Participations, Proof
 
 _WAYS = {
     True: ("the original against its replacement", "the replacement against the original"),
     False: RECORD_WAYS,
 }
 Part = TypeVar("Part")
-Kind = TypeVar("Kind", bound=AnySource, covariant=True)
-
-
-class Composed(Protocol[Kind]):
-    """Participations of one phase: `Proof` or `Attack`."""
-
-    @property
-    def source(self) -> Kind:
-        """What each of them is."""
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-
-    @property
-    def beside(self) -> Sequence[tuple[Kind, int]]:
-        """Those of another kind."""
-
-
 _CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}
 
 
@@ -88,7 +69,7 @@ def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
     return [[choices[min(place, len(choices) - 1)] for choices in phases] for place in range(most)]
 
 
-def factors_of(parts: Sequence[Composed[Kind]]) -> list[tuple[Kind, int]]:
+def factors_of(parts: Sequence[Participations[Kind]]) -> list[tuple[Kind, int]]:
     """The sources of all phases with the number of participations, equal ones together."""
     counts: dict[Kind, int] = {}
     for part in parts:

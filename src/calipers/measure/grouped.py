@@ -30,7 +30,8 @@ from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found, Jaw
 from calipers.numerics.types import FloatArray
 
-_DEEPEST = 1e-280
+_DEEPEST, _USUAL = 1e-280, 1e-12
+"""How small a delta a curve resolves at most, and for what is usually asked."""
 _SLACK = 1.0 + 1e-12
 _NODES, _FOR_ALL = 500, 6000
 """Nodes that a curve keeps at least, and how many all curves of a chain may have together before it is no more."""
@@ -97,6 +98,11 @@ class GroupedProof(CurveJaw):
     def depth_at(self, delta: float) -> float:
         """Deeper than for one record."""
         return min(1e-12, 1e-3 * delta)
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """Read off the curve that mu is read off, unless it is as small as that ends."""
+        found = min(1.0, float(self.curve(_USUAL, tolerance).delta(epsilon)))
+        return Found(found, self.evidence()) if found > 100.0 * _USUAL else super().delta(epsilon, tolerance)
 
     def renyi(self, order: float) -> Found:
         """Not offered."""

@@ -65,6 +65,10 @@ class Jaw(ABC):
         """The same jaw, for whoever does not ask what stands on the other side."""
         return self
 
+    def sharing(self, other: Jaw) -> Jaw:
+        """The same jaw, with what the other one has computed already, where that is the same."""
+        return other if self == other else self
+
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The symmetric trade-off curve."""
         return self.envelope(smallest_delta, tolerance).hull()

@@ -70,7 +70,7 @@ def measure(
     found = _evaluation(phases) if dataset_sizes is None else sized(phases, dataset_sizes)
     claimed = _claimed(phases)
     # Where the very steps that are claimed were executed, both are computed once.
-    claim = Claim(found.above if claimed == found.above else claimed, tolerance)
+    claim = Claim(claimed.sharing(found.above), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 

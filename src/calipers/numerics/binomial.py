@@ -95,8 +95,7 @@ def binomial_window(trials: int, rate: float, log_outside: float) -> BinomialWin
     if rate == 1.0 or trials == 0:
         return BinomialWindow(np.array([float(trials)]), np.ones(1), 0.0)
     mean = trials * rate
-    low = _edge(trials, mean, 0.0, log_outside)
-    high = _edge(trials, mean, float(trials), log_outside)
+    low, high = (_edge(trials, mean, end, log_outside) for end in (0.0, float(trials)))
     values = np.arange(max(0, math.floor(low)), min(trials, math.ceil(high)) + 1, dtype=np.float64)
     return BinomialWindow(values, np.exp(log_binomial(values, trials, rate)), math.exp(log_outside))
 

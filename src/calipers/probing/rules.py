@@ -44,10 +44,9 @@ def divisor_rule(numbers: StepNumbers, schedules: Sequence[Schedule]) -> str | N
     """
     if numbers.realized:
         return "realized"
-    divisors = [schedule.divisor for schedule in schedules]
-    if not numbers.data_independent or not numbers.finite or any(divisor is None for divisor in divisors):
+    known = [schedule.divisor for schedule in schedules if schedule.divisor is not None]
+    if not numbers.data_independent or not numbers.finite or len(known) < len(schedules):
         return None
-    known = [divisor for divisor in divisors if divisor is not None]
     if all(close(divisor, 1.0) for divisor in known) and all(_expected(s) != 1.0 for s in schedules):
         return "none"
     if len(schedules) < 2:
@@ -110,27 +109,19 @@ def neighbor_finding(schedules: Sequence[Schedule], dataset_size: int) -> Findin
 
 def moving(near: Sequence[Schedule]) -> list[str]:
     """Which of rate, steps and divisor differ among neighbors."""
-    found = []
-    if len({schedule.accounted_rate for schedule in near}) > 1:
-        found.append("the sample rate")
-    if len({schedule.steps_per_epoch for schedule in near}) > 1:
-        found.append("the steps of an epoch")
     divisors = [schedule.divisor for schedule in near if schedule.divisor is not None]
-    if divisors and not all(close(divisor, divisors[0]) for divisor in divisors):
-        found.append("the divisor")
-    return found
+    moves = {
+        "the sample rate": len({schedule.accounted_rate for schedule in near}) > 1,
+        "the steps of an epoch": len({schedule.steps_per_epoch for schedule in near}) > 1,
+        "the divisor": not all(close(divisor, divisors[0]) for divisor in divisors),
+    }
+    return [name for name, moved in moves.items() if moved]
 
 
 def _largest_jump(schedules: Sequence[Schedule]) -> str:
-    pairs = [
-        (first, second)
-        for first, second in itertools.pairwise(schedules)
-        if second.dataset_size == first.dataset_size + 1 and moving((first, second))
-    ]
-    if not pairs:
-        return ""
-    first, second = pairs[-1]
-    return f" One record more changes: {_described(first)} to {_described(second)}."
+    neighbors = [pair for pair in itertools.pairwise(schedules) if pair[1].dataset_size == pair[0].dataset_size + 1]
+    moved = [" to ".join(map(_described, pair)) for pair in neighbors if moving(pair)]
+    return f" One record more changes: {moved[-1]}." if moved else ""
 
 
 def _described(schedule: Schedule) -> str:

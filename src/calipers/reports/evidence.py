@@ -30,7 +30,7 @@ def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: 
     """Which theorem, attack or computation licenses which numbers, each told once; then the publications in full."""
     listed = list(evidence)
     columns = ("licenses", "kind", "statement or test", "source")
-    table = Table("Evidence", columns, tuple(told_once(listed)), wide=True)
+    table = Table("Evidence", columns, tuple(map(tuple, told_once(listed))), wide=True)
     blocks = (table, Items(references([found for found, _ in listed])))
     return Section(f"What licenses the numbers{whose}", blocks, detail=True)
 

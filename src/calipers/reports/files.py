@@ -51,14 +51,14 @@ def check_place(path: str | os.PathLike[str], what: str = "", *, overwrite: bool
     name = os.fspath(path)
     if not name or "\0" in name:
         raise InputError("A file without a name, or with the character NUL in it, cannot be written; name another.")
-    place = Path(name)
+    place, cannot = Path(name), f"Cannot write {what}{name}"
     if place.is_dir():
-        raise InputError(f"Cannot write {what}{name}: it is a folder; name a file in it.")
+        raise InputError(f"{cannot}: it is a folder; name a file in it{what and ', such as report.html'}.")
     folder = Path(os.path.realpath(place)).parent
     if not folder.is_dir():
-        raise InputError(f"Cannot write {what}{name}: there is no folder {folder}; make it first.")
+        raise InputError(f"{cannot}: there is no folder {folder}; make it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"Cannot write {what}{name}: the folder {folder} is not writable; choose another.")
+        raise InputError(f"{cannot}: the folder {folder} is not writable; choose another.")
     refuse_foreign(place, overwrite=overwrite)
     return place
 

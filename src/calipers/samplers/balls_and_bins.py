@@ -14,7 +14,6 @@ import numpy as np
 
 from calipers.citations import implements
 from calipers.domains import COUNT, Domain, choice
-from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import permuted, sliced, throw
 from calipers.samplers.law import Sampler, SamplerLaw
@@ -55,15 +54,8 @@ class BallsAndBins(Sampler):
         super().__post_init__()
         self._keep(epochs=COUNT)
         choice("reshuffle", self.reshuffle, ("every-epoch", "once"))
-        if (self.rounds is None) == (self.batch_size is None):
-            raise InputError(
-                f"Expected exactly one of rounds and batch_size, got rounds={self.rounds}, "
-                f"batch_size={self.batch_size}. Give rounds if you know the number of batches in an epoch."
-            )
-        if self.rounds is not None:
-            self._keep(rounds=COUNT)
-        else:
-            self._keep(batch_size=Domain(1, self.dataset_size, integer=True))
+        remedy = "Give rounds if you know the number of batches in an epoch."
+        self._keep_one(remedy, rounds=COUNT, batch_size=Domain(1, self.dataset_size, integer=True))
 
     @property
     def steps_per_epoch(self) -> int:

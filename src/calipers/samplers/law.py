@@ -107,6 +107,14 @@ class Sampler(ABC):
         for name, domain in domains.items():
             object.__setattr__(self, name, domain.check(name, getattr(self, name)))
 
+    def _keep_one(self, remedy: str, **domains: Domain) -> None:
+        """Check and keep the one of these fields that is given; `InputError` if none or several are."""
+        given = {name: domain for name, domain in domains.items() if getattr(self, name) is not None}
+        if len(given) != 1:
+            values = ", ".join(f"{name}={getattr(self, name)}" for name in domains)
+            raise InputError(f"Expected exactly one of {' and '.join(domains)}, got {values}. {remedy}")
+        self._keep(**given)
+
     @property
     def repeats(self) -> bool:
         """Whether all epochs are the first one again."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE_PROBABILITY, Domain
-from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import bernoulli_indices
 from calipers.samplers.law import Sampler, SamplerLaw
@@ -47,16 +46,10 @@ class Poisson(Sampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keep(steps=COUNT)
-        if (self.sample_rate is None) == (self.batch_size is None):
-            raise InputError(
-                "Expected exactly one of sample_rate and batch_size, got "
-                f"sample_rate={self.sample_rate}, batch_size={self.batch_size}. Give the one your training loop uses."
-            )
-        if self.sample_rate is not None:
-            self._keep(sample_rate=POSITIVE_PROBABILITY)
-        else:
-            self._keep(batch_size=Domain(0.0, self.dataset_size, low_open=True))
-            POSITIVE_PROBABILITY.check("batch_size / dataset_size", self.rate)
+        sizes = Domain(0.0, self.dataset_size, low_open=True)
+        remedy = "Give the one your training loop uses."
+        self._keep_one(remedy, sample_rate=POSITIVE_PROBABILITY, batch_size=sizes)
+        POSITIVE_PROBABILITY.check("batch_size / dataset_size", self.rate)
 
     @property
     def rate(self) -> float:

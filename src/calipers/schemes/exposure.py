@@ -13,11 +13,11 @@ attack chooses everybody's gradients anew in every phase, so attacks on the phas
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from calipers.laws.core.drawn_shift import Shifts
-from calipers.laws.core.source import LawSource, LowerSource, UpperSource
+from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run_fields import RunFields
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Proven = tuple[tuple[UpperSource, int], ...]
 Shown = tuple[tuple[LowerSource, int], ...]
+Kind = TypeVar("Kind", bound=AnySource, covariant=True)
 
 KNOWN_TIME = "The record takes part in"
 SEEN_ALONE = (
@@ -35,20 +36,26 @@ SEEN_ALONE = (
 
 
 @dataclass(frozen=True)
-class Proof:
-    """`count` participations, each dominated by the laws of `source`.
+class Participations(Generic[Kind]):
+    """`count` participations, each with the laws of `source`; `beside`: those of another kind that are there too."""
 
-    `reason` begins a sentence that the evaluation ends with how many there are. `beside`: participations of another
-    kind that are there as well. `published`: others publish the same bound, and ours is never the larger for its
-    rounding (`calipers.laws.composed.product`). `lengths`: how far a participation moves what is released, in units of
-    the noise, for whoever is told: another proof, of all phases that have them (`calipers.measure.told`).
-    """
-
-    source: UpperSource
+    source: Kind
     count: int
     statement: str
+    beside: tuple[tuple[Kind, int], ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True)
+class Proof(Participations[UpperSource]):
+    """Participations, each dominated by the laws of its source.
+
+    `reason` begins a sentence that the evaluation ends with how many there are. `published`: others publish the same
+    bound, and ours is never the larger for its rounding (`calipers.laws.composed.product`). `lengths`: how far a
+    participation moves what is released, in units of the noise, for whoever is told: another proof, of all phases that
+    have them (`calipers.measure.told`).
+    """
+
     reason: str
-    beside: Proven = ()
     published: bool = False
     lengths: Shifts | None = None
 
@@ -64,20 +71,16 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Attack:
-    """`count` participations, each of which shows the laws of `source` to whoever plays the `scene`.
+class Attack(Participations[LowerSource]):
+    """Participations, each of which shows the laws of its source to whoever plays the `scene`.
 
     `one_sided`: the source is composed from below only. `rival`: an attack that is made for the number asked for,
-    where all participations are alike. `beside`: participations of another kind that are there as well.
+    where all participations are alike.
     """
 
-    source: LowerSource
-    count: int
-    statement: str
     scene: str
     one_sided: bool = False
     rival: SwitchingAttack | None = None
-    beside: Shown = ()
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ class PoissonScheme(Scheme):
             statement, instead = "calipers:substitute-pair", ", its replacement's the opposite one,"
             reason = "Replacing a record is dominated, step by step, by opposite gradients"
         scene = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
-        pair = _pair(run.rate, run.noise_multiplier, run.adjacency)
+        # A record that is zeroed out is dominated by the pair of one that is removed: one object for both.
+        pair = _pair(run.rate, run.noise_multiplier, "substitute" if run.adjacency == "substitute" else "add-remove")
         return closed(pair, run.total_steps, statement, reason, scene)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:

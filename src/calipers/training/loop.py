@@ -116,7 +116,8 @@ class Trainer:
             self._belongs_to = self._identity(identity or {})
         self.dimension, self.evaluations = self._sum.dimension, list[Evaluation]()
         self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
-        self._stream = BatchStream(plan.sampler, _batch_generator(plan.seed))
+        drawing = np.random.SeedSequence(plan.seed, spawn_key=(_BATCHES,))  # of the system's entropy, without a seed
+        self._stream = BatchStream(plan.sampler, np.random.default_rng(drawing))
         self.ranks.agree({**self._belongs_to, "model": fingerprint(model), "tf32": handling.tf32, **versions()})
         if self.ranks.size > 1:
             self._go_to(self.ranks.from_first(self._contents(), self.device) or {})
@@ -288,8 +289,3 @@ def _trained(trainer: Trainer, along: Along) -> Trained:
         trainer.check_ranks()
     seconds, seen = time.perf_counter() - begun, tuple(trainer.evaluations)
     return Trained(trainer.model, trainer.plan, trainer.dimension, seconds, resumed_at, trainer.precision, seen)
-
-
-def _batch_generator(seed: int | None) -> np.random.Generator:
-    """The generator of the batches; without a seed it starts from the operating system's entropy."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_BATCHES,))))

@@ -74,7 +74,7 @@ e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
-_ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.03
+_ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
 _AT_KNOWN = -20.0
@@ -82,25 +82,20 @@ _AT_KNOWN = -20.0
 
 
 @lru_cache(maxsize=512)
-def _upper_node(
-    sigma: float, rounds: int, participation: float, epsilon: float, resolution: float, log_tail: float
-) -> tuple[float, float]:
+def _upper_node(pair: ReplacedPair, epsilon: float, resolution: float, log_tail: float) -> tuple[float, float]:
     """(node, delta): the divergence at the node, which is epsilon up to rounding, is at most delta. epsilon >= 0."""
-    return divergence(opposite(sigma, epsilon), rounds, participation, resolution, log_tail)
+    return divergence(opposite(pair.sigma, epsilon), pair.rounds, pair.participation, resolution, log_tail)
 
 
 @lru_cache(maxsize=256)
-def _tests(
-    sigma: float, rounds: int, participation: float, epsilon: float, resolution: float, log_tail: float
-) -> EventFamily:
+def _tests(pair: ReplacedPair, epsilon: float, resolution: float, log_tail: float) -> EventFamily:
     """Tests on the rounded sum, tuned to epsilon >= 0; by symmetry they serve both directions."""
-    return _all_tests(sigma, rounds, participation, [epsilon], resolution, log_tail)[0]
+    return _all_tests(pair, [epsilon], resolution, log_tail)[0]
 
 
-def _all_tests(
-    sigma: float, rounds: int, participation: float, epsilons: Sequence[float], resolution: float, log_tail: float
-) -> list[EventFamily]:
+def _all_tests(pair: ReplacedPair, epsilons: Sequence[float], resolution: float, log_tail: float) -> list[EventFamily]:
     """Such tests for epsilons that are near to each other."""
+    sigma, rounds, participation = pair.sigma, pair.rounds, pair.participation
     # Clipped terms are a statistic too, and near the strike, to which a test is tuned, they tell as much.
     terms = [opposite(sigma, epsilon) for epsilon in epsilons]
     strikes = [strike_of(term, rounds, participation)[0] for term in terms]
@@ -154,11 +149,6 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         """mu of one release whose time is known."""
         return 2.0 / self.sigma
 
-    @property
-    def key(self) -> tuple[float, int, float]:
-        """What ladders depend on."""
-        return self.sigma, self.rounds, self.participation
-
     def delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) of the divergence at epsilon >= 0, from ladders at this epsilon."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
@@ -166,11 +156,11 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
         known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
-        upper = _upper_node(*self.key, before, _FINE, log_tail)[1]
+        upper = _upper_node(self, before, _FINE, log_tail)[1]
         if upper < 1e-10:
             log_tail = max(2.0 * math.log(upper), _LOWEST_LOG_TAIL)
-            upper = _upper_node(*self.key, before, _FINE, log_tail)[1]
-        lower, _ = _tests(*self.key, epsilon, _FINE_TESTS, log_tail).best(epsilon)
+            upper = _upper_node(self, before, _FINE, log_tail)[1]
+        lower, _ = _tests(self, epsilon, _FINE_TESTS, log_tail).best(epsilon)
         return lower, min(upper, known)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
@@ -183,7 +173,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         upper = known
         guess = min(known, guess * (1.0 + 2e-4))
         for _ in range(6):
-            node, value = _upper_node(*self.key, guess, _FINE, log_tail)
+            node, value = _upper_node(self, guess, _FINE, log_tail)
             excess = math.log(max(value, 1e-300)) - log_delta
             if excess <= 0.0:
                 upper = min(upper, node)
@@ -191,9 +181,9 @@ class ReplacedPair(AllocatedEpoch, LawSource):
             if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (excess + margin) / slope))
-        lower = _tests(*self.key, upper, _FINE_TESTS, log_tail).epsilon(delta)[0]
+        lower = _tests(self, upper, _FINE_TESTS, log_tail).epsilon(delta)[0]
         if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
-            lower = max(lower, _tests(*self.key, lower or upper, _FINE_TESTS, log_tail).epsilon(delta)[0])
+            lower = max(lower, _tests(self, lower or upper, _FINE_TESTS, log_tail).epsilon(delta)[0])
         return lower, upper
 
     def _located(self, log_delta: float, high: float, log_tail: float) -> tuple[float, float]:
@@ -201,7 +191,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         low = 0.0
 
         def excess(epsilon: float) -> float:
-            return math.log(max(_upper_node(*self.key, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
+            return math.log(max(_upper_node(self, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
 
         # No divergence exceeds 1; where it falls below delta at once, that is found out last.
         below, above = -log_delta, _AT_KNOWN
@@ -244,7 +234,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
         """Epsilons from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
         shared = self if self.least is None else replace(self, rounds=self.least)
-        advantage = _upper_node(*shared.key, 0.0, _LADDER * resolution, _FIRST_DEPTH)[1]
+        advantage = _upper_node(shared, 0.0, _LADDER * resolution, _FIRST_DEPTH)[1]
         # log L varies as that of two Gaussians of the same advantage, and in its far tail like 2/sigma.
         deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
         scale = gaps[0] * resolution
@@ -265,7 +255,7 @@ def _within(resolution: float, log_tail: float) -> tuple[float, float]:
 @lru_cache(maxsize=12)
 def _outward_tests(pair: ReplacedPair, resolution: float) -> Outward[EventFamily]:
     return Outward(
-        lambda epsilons, depth: _all_tests(*pair.key, epsilons, _LADDER * resolution, depth),
+        lambda epsilons, depth: _all_tests(pair, epsilons, _LADDER * resolution, depth),
         lambda epsilon, tests: math.log(max(tests.best(epsilon)[0], _NOTHING)),
         -math.log(pair.rounds),
         _TEST_CUT,

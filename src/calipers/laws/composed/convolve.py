@@ -39,6 +39,8 @@ TWO_STAGE_COUNT = 300
 
 _CHERNOFF_STEPS = np.array([0.5, 1.2, 2.2, 3.5, 5.0, 6.5])
 _JUMPS_PER_BLOCK = 0.06
+_FURTHER = 20.0
+"""Where single steps reach so many deviations of the sum, a window is as long as they are."""
 
 
 _LONGEST = 1 << 20
@@ -138,7 +140,12 @@ def _log_mgf(measure: LatticeMeasure, mean: float, rates: FloatArray) -> FloatAr
     if np.any(positive):
         values = log_sums_at(rates, measure.positions[positive] - mean, np.log(measure.weights[positive]))
     if measure.error > 0:  # Cauchy-Schwarz: sum |error_i| e^(s x_i) <= error times the 2-norm of e^(s x_i)
-        everywhere = log_sums_at(2.0 * rates, measure.positions - mean, 0.0)
+        if measure.dense:  # a geometric series
+            ends, growth = measure.positions[[0, -1]] - mean, 2.0 * np.abs(rates)
+            everywhere = np.max(2.0 * np.multiply.outer(rates, ends), axis=1)
+            everywhere += np.log(np.expm1(-growth * len(measure.positions)) / np.expm1(-growth)) + 1e-12
+        else:
+            everywhere = log_sums_at(2.0 * rates, measure.positions - mean, 0.0)
         values = np.logaddexp(values, math.log(measure.error) + 0.5 * everywhere)
     return values
 
@@ -165,7 +172,8 @@ class _Outlook:
         variance = math.fsum(f.count * f.variance for f in kept)
         # Where single steps reach far beyond the deviation of the sum, the useful rates are smaller.
         furthest = max(float(np.max(np.abs(f.terms[0].positions - f.mean))) for f in kept)
-        rates = np.append(_rates(variance), np.array([2.0, 6.0]) / (furthest + 1.0))
+        usual, far = _rates(variance), furthest > _FURTHER * math.sqrt(variance)
+        rates = np.append(usual, np.array([2.0, 6.0, 14.0, 24.0][: 4 if far else 2]) / (furthest + 1.0))
         both = np.sum([f.count * f.log_mgf(np.append(-rates, rates)) for f in kept], axis=0)
         below, above = np.split(both, 2)
         return cls(math.fsum(f.count * f.mean for f in kept), variance, rates, below, above, loose)
@@ -335,17 +343,17 @@ def _block(
     terms: list[LatticeMeasure] = []
     escape, binomial = 0.0, 1.0
     for k, (values, error) in enumerate(descending_powers(small.fold(n), size, number)):
-        composed = LatticeMeasure(positions, np.roll(values, -(window.low % n)), 0.0, error, misplaced)
+        composed = LatticeMeasure(positions, np.roll(values, -(window.low % n)), 0.0, error, misplaced, dense=True)
         moved = coarsen(composed, plan.fine_step, plan.step, tilt)
         escape += binomial * moved.escape * jump_mass**k
-        terms.append(LatticeMeasure(moved.positions, binomial * moved.weights, 0.0, binomial * moved.error))
+        terms.append(replace(moved, weights=binomial * moved.weights, error=binomial * moved.error, escape=0.0))
         binomial *= (size - k) / (k + 1)
     if jump is not None:
         # Moving the small part to the coarse lattice multiplies a tilted mass by at most e^(|tilt| step).
         escape += math.exp(abs(tilt) * plan.step) * (size * jump_mass) ** number / math.factorial(number)
     # Splitting a tilted measure changes its mass; a factor is normalized so that powers stay in range.
     total = math.fsum(float(term.weights.sum()) * jump_mass**k for k, term in enumerate(terms))
-    terms = [LatticeMeasure(t.positions, t.weights / total, 0.0, t.error / total) for t in terms]
+    terms = [replace(term, weights=term.weights / total, error=term.error / total) for term in terms]
     mean, variance = measure.moments()
     scale = plan.fine_step / plan.step
     log_norm = size * measure.log_norm + math.log(total)

@@ -55,6 +55,8 @@ LONE_MARGIN = 11.0
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 _LOUD, _LOUD_STEPS = 3.0, 100_000
 """Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
+_SEEN, _FAR = 1e-13, 13_000.0
+"""Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
 _LONG_LAW = 800
 """Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
 
@@ -89,7 +91,7 @@ class Look(NamedTuple):
     longest: int | None = None
 
     def coarser(self, excess: float) -> Look:
-        """The same on a lattice that is shorter by this factor, and some."""
+        """The same on a lattice that is shorter by this factor, and some; laws that are there already may serve it."""
         return self._replace(eta=1.2 * excess * self.eta)
 
 
@@ -231,6 +233,12 @@ class Above(_Order):
         """Whether the UPPER laws of all factors are known to lower E_Q[min(L, k)]."""
         return all(source.spread for source, _ in self._proofs.factors)
 
+    def sparse(self, saddle: Saddle, log_tail: float) -> bool:
+        """Whether single steps reach so far beyond the deviation of one that a lattice for both is very long."""
+        longest = _FAR * math.sqrt(saddle.variance / self.steps())
+        far = [(law.log_p[np.abs(law.log_ratio) > longest], count) for law, count in self.pilot(log_tail)]
+        return math.fsum(count * float(np.exp(log_p).sum()) for log_p, count in far) > _SEEN
+
     def end(self, log_tail: float) -> tuple[float, float]:
         """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""
         laws = self.pilot(log_tail)
@@ -261,7 +269,7 @@ class Above(_Order):
         try:
             return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
         except LatticeTooLongError as error:
-            return self.upper(look.coarser(error.excess))
+            return self.upper(look.coarser(error.excess)._replace(placed=(cells, tilt)))
 
 
 class Below(_Order):

@@ -10,8 +10,10 @@ are left are then counted exactly, and everything beyond in one piece.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -39,17 +41,55 @@ class Jumps:
     certain: float = 0.0
 
 
+DENSE = 80.0
+"""At most about so many nodes are as dense as any."""
 Numbers = tuple[int, ...]
 """How many jumps of each kind."""
 
 
-def nodes_around(first: float, epsilon: float, deviation: float, last: float) -> FloatArray:
-    """Places for sums of jumps: dense where a jump decides, at epsilon, and ever coarser away from it."""
-    finest = max(0.05 * deviation, 0.004 * min(1.0, max(epsilon, first)), 1e-9)
+def nodes_around(first: float, epsilon: tuple[float, float], deviation: float, last: float) -> FloatArray:
+    """Places for sums of jumps: dense where a jump decides, between two epsilons, and ever coarser away from them."""
+    finest = finest_nodes(first, epsilon[0], deviation)
+    middle, half = 0.5 * (epsilon[0] + epsilon[1]), min(0.5 * (epsilon[1] - epsilon[0]), 0.5 * DENSE * finest)
     places = [first]
     while places[-1] < last:
-        places.append(places[-1] + finest + 0.04 * abs(places[-1] - epsilon))
+        places.append(places[-1] + finest + 0.04 * max(0.0, abs(places[-1] - middle) - half))
     return np.array(places)
+
+
+def finest_nodes(first: float, epsilon: float, deviation: float) -> float:
+    """How far apart the densest nodes are."""
+    return max(0.05 * deviation, 0.004 * min(1.0, max(epsilon, first)), 1e-9)
+
+
+class _Pairs:
+    """Pairs of increasing nodes whose sums are below `last`: of each the two terms, in either order."""
+
+    def __init__(self, nodes: FloatArray, last: float) -> None:
+        self.size = len(nodes)
+        counts = np.minimum(np.searchsorted(nodes, last - nodes), np.arange(1, self.size + 1))
+        first = np.repeat(np.arange(self.size), counts)
+        second = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self._unlike = second < first
+        self._first, self._second = (first, first[self._unlike]), (second, second[self._unlike])
+        self.sums = nodes[first] + nodes[second]
+        # Beside each node these are the first ones, so many of them.
+        self.beside = np.bincount(first, minlength=self.size) + np.bincount(self._second[1], minlength=self.size)
+
+    def keys(self, places: IntArray) -> tuple[IntArray, IntArray]:
+        """Where in a matrix, by place of a sum and by one term, each pair is: by its first term, and by its second."""
+        rows = places * self.size
+        return rows + self._first[0], rows[self._unlike] + self._second[1]
+
+    def matrix(self, keys: tuple[IntArray, IntArray], masses: FloatArray, shares: FloatArray | None) -> FloatArray:
+        """The sum over the other term of its mass, times the share of the pair."""
+        weights = masses[self._second[0]], masses[self._first[1]]
+        if shares is not None:
+            weights = weights[0] * shares, weights[1] * shares[self._unlike]
+        bins = self.size * self.size
+        made = weighted_counts(keys[0], weights[0], bins)
+        made += weighted_counts(keys[1], weights[1], bins)
+        return made.reshape(self.size, self.size)
 
 
 class JumpSums(Protocol):
@@ -61,8 +101,8 @@ class JumpSums(Protocol):
     def one(self, kind: JumpKind) -> FloatArray:
         """One jump in one step."""
 
-    def times(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """The sums of independent jumps."""
+    def adding(self, second: FloatArray) -> FloatArray:
+        """The matrices that make of masses those of their sums with independent jumps of these masses."""
 
     def read(self, masses: FloatArray) -> Jumps:
         """Log ratios and P-masses."""
@@ -73,7 +113,14 @@ class SplitSums:
 
     def __init__(self, nodes: FloatArray) -> None:
         self.nodes = nodes
-        self._table = self._places(np.add.outer(nodes, nodes).ravel())
+
+    @cached_property
+    def _table(self) -> tuple[_Pairs, tuple[IntArray, IntArray], FloatArray, FloatArray]:
+        """Pairs of nodes whose sums lie before the last node, where the nodes below these sums are, and shares."""
+        pairs = _Pairs(self.nodes, float(self.nodes[-1]))
+        index, down, up = self._places(pairs.sums)
+        # No sum here has the last node below it, but for rounding.
+        return pairs, pairs.keys(np.minimum(index, pairs.size - 2)), down, up
 
     def _places(self, values: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """The node below each value (their number for what lies beyond), shares of P-mass there and one further."""
@@ -82,11 +129,9 @@ class SplitSums:
         beyond = index >= len(nodes) - 1
         a, b = nodes[index], nodes[np.minimum(index + 1, len(nodes) - 1)]
         inner = np.clip(values, a, np.maximum(b, a))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            width = -np.expm1(a - b)
-            up = np.where(beyond, 0.0, -np.expm1(a - inner) / width)
-            down = np.where(beyond, 0.0, np.exp(a - inner) * -np.expm1(inner - b) / width)
-        return np.where(beyond, len(nodes), index), down, up
+        width = np.append(-np.expm1(-np.diff(nodes)), math.inf)[index]
+        short = -np.expm1(a - inner)
+        return np.where(beyond, len(nodes), index), (1.0 - short) * -np.expm1(inner - b) / width, short / width
 
     def _placed(self, places: tuple[IntArray, FloatArray, FloatArray], p: FloatArray) -> FloatArray:
         index, down, up = places
@@ -105,11 +150,15 @@ class SplitSums:
         """Split onto the nodes."""
         return self._placed(self._places(kind.ratio), kind.p)
 
-    def times(self, first: FloatArray, second: FloatArray) -> FloatArray:
+    def adding(self, second: FloatArray) -> FloatArray:
         """Split onto the nodes; a sum with a certain jump is certain."""
-        found = self._placed(self._table, np.outer(first[:-1], second[:-1]).ravel())
-        found[-1] += first[-1] * second.sum() + first[:-1].sum() * second[-1]
-        return found
+        size, (pairs, keys, down, up) = len(self.nodes), self._table
+        matrix = np.zeros((1, size + 1, size + 1))
+        matrix[0, :size, :size] = pairs.matrix(keys, second, down)
+        matrix[0, 1:size, :size] += pairs.matrix(keys, second, up)[:-1]
+        matrix[0, size, :size] = np.cumsum(second[::-1])[::-1][pairs.beside]
+        matrix[0, size, size] = second.sum()
+        return matrix
 
     def read(self, masses: FloatArray) -> Jumps:
         """At the nodes."""
@@ -121,8 +170,13 @@ class LabelledSums:
 
     def __init__(self, nodes: FloatArray) -> None:
         self.nodes = nodes
-        middle = np.append(0.5 * (nodes[1:] + nodes[:-1]), nodes[-1])
-        self._table = self._labels(np.add.outer(middle, middle).ravel())
+        self._middle = np.append(0.5 * (nodes[1:] + nodes[:-1]), nodes[-1])
+
+    @cached_property
+    def _table(self) -> tuple[_Pairs, tuple[IntArray, IntArray]]:
+        """All pairs of labels, and where the labels of their sums are."""
+        pairs = _Pairs(self._middle, math.inf)
+        return pairs, pairs.keys(self._labels(pairs.sums))
 
     def _labels(self, values: FloatArray) -> IntArray:
         return np.clip(np.searchsorted(self.nodes, values, side="right") - 1, 0, len(self.nodes) - 1)
@@ -136,11 +190,10 @@ class LabelledSums:
         labels, size = self._labels(kind.ratio), len(self.nodes)
         return np.array([weighted_counts(labels, masses, size) for masses in (kind.p, kind.q)])
 
-    def times(self, first: FloatArray, second: FloatArray) -> FloatArray:
+    def adding(self, second: FloatArray) -> FloatArray:
         """By a label of the two labels."""
-        size = len(self.nodes)
-        pairs = zip(first, second, strict=True)
-        return np.array([weighted_counts(self._table, np.outer(a, b).ravel(), size) for a, b in pairs])
+        pairs, keys = self._table
+        return np.array([pairs.matrix(keys, masses, None) for masses in second])
 
     def read(self, masses: FloatArray) -> Jumps:
         """What the label says."""
@@ -184,10 +237,16 @@ def followed(sums: JumpSums, kinds: Sequence[JumpKind], most: int, exact: int) -
 def _powers(sums: JumpSums, kind: JumpKind, most: int) -> list[FloatArray]:
     """k jumps in any k of the steps, k = 0 .. most; the first entry means nothing."""
     one = sums.one(kind)
-    found = [one, kind.count * one]
-    for k in range(2, min(most, kind.count) + 1):
-        found.append(sums.times(found[-1], one) * ((kind.count - k + 1) / k))
+    found, last = [one, kind.count * one], min(most, kind.count)
+    adding = sums.adding(one) if last >= 2 else one
+    for k in range(2, last + 1):
+        found.append(_sums(adding, found[-1]) * ((kind.count - k + 1) / k))
     return found
+
+
+def _sums(adding: FloatArray, masses: FloatArray) -> FloatArray:
+    """Masses of sums; each a sum of positive products."""
+    return np.asarray(adding @ masses.reshape(len(adding), -1, 1)).reshape(masses.shape)
 
 
 def _total(masses: Sequence[FloatArray]) -> FloatArray | None:
@@ -204,4 +263,4 @@ def _product(sums: JumpSums, first: FloatArray | None, second: FloatArray | None
     """The sums of both; None stands for no jump."""
     if first is None or second is None:
         return second if first is None else first
-    return sums.times(first, second)
+    return _sums(sums.adding(second), first)

@@ -65,7 +65,7 @@ class LatticeMeasure:
 
     The untilted mass at position i is `exp(log_norm - tilt h i) weight_i`. `error` bounds the
     2-norm of the error of the weights, `escape` the mass that may be misplaced anywhere, and
-    `window` what is known of the mass beyond the two ends.
+    `window` what is known of the mass beyond the two ends. `dense`: positions follow one another without gaps.
     """
 
     positions: IntArray
@@ -74,6 +74,7 @@ class LatticeMeasure:
     error: float = 0.0
     escape: float = 0.0
     window: Window | None = None
+    dense: bool = False
 
     def moments(self) -> tuple[float, float]:
         """Mean and variance of the position under the normalized weights."""
@@ -84,6 +85,11 @@ class LatticeMeasure:
 
     def fold(self, n: int) -> FloatArray:
         """The weights on the circle Z/n."""
+        if self.dense:
+            first = int(self.positions[0]) % n
+            around = np.zeros(-(-(first + len(self.weights)) // n) * n)
+            around[first : first + len(self.weights)] = self.weights
+            return around if len(around) == n else np.asarray(around.reshape(-1, n).sum(axis=0))
         return weighted_counts(np.mod(self.positions, n), self.weights, n)
 
     def restricted(self, inside: np.ndarray) -> LatticeMeasure:
@@ -206,4 +212,5 @@ def _regrouped(measure: LatticeMeasure, *parts: tuple[IntArray, FloatArray]) -> 
         measure.log_norm,
         error=measure.error * gain * math.sqrt(2.0 * crowd),
         escape=measure.escape * gain,
+        dense=True,
     )

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.laws.composed.convolve import LatticeTooLongError, compose_lower, compose_upper
+from calipers.laws.composed.convolve import LatticePlan, LatticeTooLongError, compose_lower, compose_upper
 from calipers.laws.composed.direction import Direction, Jaws
 from calipers.laws.composed.lattice import LatticeMeasure
 from calipers.laws.composed.saddle import Saddle, saddle_at
@@ -36,8 +36,9 @@ from calipers.numerics.types import FloatArray
 
 _FAR = 4.0
 """With the untilted total so many deviations above 0, delta(0) has lost its digits."""
-_SPACING, _MOST_SADDLES = 2.5, 40
-_NODES = 64
+_SPACING, _SPARSE, _MANY, _MOST_SADDLES = 2.5, 5.0, 1000, 40
+"""Deviations between saddles; of as many steps the sum is a bell, and known further away from its middle."""
+_NODES_PER_DEVIATION = 25.6
 _DEEPEST = -640.0
 
 
@@ -79,12 +80,22 @@ def middle_saddles(direction: Direction, log_tail: float, down_to: float = 0.0) 
     if direction.steps() == 1 or last.mean - down_to < _FAR * last.deviation:
         return []
     found: list[Saddle] = []
-    target = math.inf
+    target, spacing = math.inf, _spacing(direction)
     while target > down_to and len(found) < _MOST_SADDLES and last.log_delta > _DEEPEST:
-        target = max(down_to, last.mean - _SPACING * last.deviation)
+        target = max(down_to, last.mean - spacing * last.deviation)
         last = _with_mean(pilot, target)
         found.append(last)
     return found
+
+
+def _spacing(direction: Direction) -> float:
+    return _SPARSE if direction.steps() >= _MANY else _SPACING
+
+
+def _plan(direction: Direction, saddle: Saddle, eta: float, log_tail: float) -> LatticePlan:
+    """So little escapes that it is a small share of the mass half a spacing away, which decays beside it."""
+    half = 0.5 * _spacing(direction)
+    return direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta) - 0.5 * (half**2 - (0.5 * _SPACING) ** 2))
 
 
 def _with_mean(pilot: Sequence[tuple[Law, int]], mean: float) -> Saddle:
@@ -117,13 +128,13 @@ def kept_nodes(direction: Direction, saddles: Sequence[Saddle], eta: float, log_
     epsilon, logs = [], []
     for saddle, tilt in _placed(saddles, direction.together(log_tail)):
         laws = direction.upper_laws(eta, log_tail, tilt)
-        plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
+        plan = _plan(direction, saddle, eta, log_tail)
         try:
             measure = compose_upper(laws, plan)
         except LatticeTooLongError:
             continue  # fewer nodes are a weaker bound
         charges = Charges.of(laws, 1.0)
-        index = _near(measure, plan.step, saddle)
+        index = _near(measure, plan.step, saddle, _spacing(direction))
         n, (right, left) = len(measure.weights), _both_sums(measure, plan.step, saddle.tilt, index)
         norm = decay_norm(saddle.tilt * plan.step, n) + decay_norm((1.0 - saddle.tilt) * plan.step, n)
         total = (right + left) * (1.0 - 16.0 * (n + 300) * UNIT_ROUNDOFF) - norm * measure.error - _lost(measure)
@@ -147,13 +158,13 @@ def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, lo
     thresholds, log_alpha, log_miss = [], [], []
     for saddle, tilt in _placed(saddles, direction.together(log_tail)):
         laws = direction.lower_laws(eta, log_tail, tilt)
-        plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
+        plan = _plan(direction, saddle, eta, log_tail)
         try:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError:
             continue
         charge = Charges.of(laws, 1.0).log_mass + 1e-13 * (1.0 + abs(under_p.log_norm) + abs(under_q.log_norm))
-        index = _near(under_q, plan.step, saddle)
+        index = _near(under_q, plan.step, saddle, _spacing(direction))
         x = (under_q.positions[0] + index) * plan.step
         errors = []
         for measure, rate, side in ((under_q, saddle.tilt, 0), (under_p, 1.0 - saddle.tilt, 1)):
@@ -177,12 +188,13 @@ def _placed(saddles: Sequence[Saddle], together: Callable[[Saddle, Saddle], bool
         yield saddle, first.tilt
 
 
-def _near(measure: LatticeMeasure, step: float, saddle: Saddle) -> FloatArray:
+def _near(measure: LatticeMeasure, step: float, saddle: Saddle, spacing: float) -> FloatArray:
     """Some positions within a spacing of the saddle; none where the window lies elsewhere, as for crude laws."""
     center = saddle.mean / step - float(measure.positions[0])
-    reach = (0.5 * _SPACING + 0.2) * saddle.deviation / step
+    reach = (0.5 * spacing + 0.2) * saddle.deviation / step
     low, high = max(0.0, center - reach), min(len(measure.weights) - 1.0, center + reach)
-    return np.unique(np.linspace(low, high, _NODES).round()) if low <= high else np.array([])
+    count = round(_NODES_PER_DEVIATION * spacing)
+    return np.unique(np.linspace(low, high, count).round()) if low <= high else np.array([])
 
 
 def _both_sums(measure: LatticeMeasure, step: float, tilt: float, index: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -26,6 +26,8 @@ _SPARE = 18.0
 _FIRST_DEPTH, _DEEP = -36.0, -60.0
 """Deep enough for a delta of 1e-8 of one step, or for an advantage, and no deeper than epsilon at 1e-5 asks; and where
 nothing is left of a law but its end, that of a deeper one."""
+_SIGNED = 0.02
+"""A delta that others publish too is computed to this share of the tolerance."""
 _SHORT = 1 << 18
 """The longest lattice of a rough look at delta, where rare large steps reach far beyond the rest."""
 
@@ -89,14 +91,14 @@ def _epsilon_above(
     return best
 
 
-def delta_above(product: Product, epsilon: float, tolerance: float) -> float:
-    """At least delta(epsilon) of what the UPPER laws dominate, in both orders."""
+def delta_above(product: Product, epsilon: float, tolerance: float, signed: bool = False) -> float:
+    """At least delta(epsilon) of what the UPPER laws dominate, in both orders; `signed`: finer than is asked for."""
     # Total variation has no direction.
     ways = product.directions if epsilon > 0.0 else product.directions[:1]
-    return max(_delta_above(direction, epsilon, tolerance) for direction in ways)
+    return max(_delta_above(direction, epsilon, tolerance, signed and epsilon > 0.0) for direction in ways)
 
 
-def _delta_above(direction: Direction, epsilon: float, tolerance: float) -> float:
+def _delta_above(direction: Direction, epsilon: float, tolerance: float, signed: bool) -> float:
     log_tail, best = _FIRST_DEPTH, 1.0
     for _ in range(_LOOKS):
         far, log_leak = direction.end(log_tail)
@@ -109,7 +111,7 @@ def _delta_above(direction: Direction, epsilon: float, tolerance: float) -> floa
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             return min(best, direction.moment_bound(epsilon, saddle, log_tail))
-        eta = _eta(direction, _eta_for_delta(saddle, tolerance))
+        eta = _eta(direction, _eta_for_delta(saddle, (_SIGNED if signed else 1.0) * tolerance))
         log_escape, focus = log_escape_for(saddle, 0.1 * tolerance), TailFocus(epsilon=epsilon)
         best = min(best, direction.upper(Look(saddle, eta, log_tail, log_escape, focus)).delta(epsilon))
         needed = _depth(saddle.log_delta, direction)

@@ -279,11 +279,17 @@ def _solve_delta(
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
     # Where every log ratio lies on one lattice a transform rounds nothing.
     humps = epsilon > 0.0 and saddle.deviation > saddle.mean and direction.span is None
-    for conditioned in (humps, not humps):
-        if conditioned:
+    tries = ["conditioned", "tilted"] if humps else ["tilted", "conditioned"]
+    if not humps and saddle.deviation > saddle.mean and direction.span is None:
+        # Steps that are rarely large are better told apart than put on a finer lattice, or on one that is too long.
+        sparse = direction.sparse(saddle, log_tail)
+        tries = ["conditioned", "tilted"] if sparse else ["glance", "conditioned", "tilted"]
+    for each in tries:
+        if each == "conditioned":
             found = _conditioned_delta(direction, saddle, epsilon, tolerance)
         else:
-            found = _tilted_delta(direction, saddle, epsilon, log_tail, tolerance, known)
+            rounds = 1 if each == "glance" else _ROUNDS
+            found = _tilted_delta(direction, saddle, epsilon, log_tail, tolerance, known, rounds)
         best = _tighter(best, found)
         if best.upper <= known or best.upper - best.lower <= tolerance * best.upper:
             break
@@ -310,7 +316,13 @@ def _conditioned_delta(direction: Direction, saddle: Saddle, epsilon: float, tol
 
 
 def _tilted_delta(
-    direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float, known: float = 0.0
+    direction: Direction,
+    saddle: Saddle,
+    epsilon: float,
+    log_tail: float,
+    tolerance: float,
+    known: float = 0.0,
+    rounds: int = _ROUNDS,
 ) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, upper <= known, or the finest grid; always a valid bracket."""
     # Both jaws together move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
@@ -319,7 +331,7 @@ def _tilted_delta(
     eta = max(finest, within(math.sqrt(4.0 * 0.6 * tolerance / curvature)))
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
     width = math.inf
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
         focus = TailFocus(epsilon=epsilon)
         upper = direction.upper(Look(saddle, eta, log_tail, log_escape, focus)).delta(epsilon)

@@ -42,7 +42,18 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.kept import kept
 from calipers.laws.composed.direction import Direction, Jaws
-from calipers.laws.composed.jumps import Followed, Jumps, LabelledSums, Numbers, SplitSums, followed, nodes_around
+from calipers.laws.composed.jumps import (
+    DENSE,
+    Followed,
+    Jumps,
+    LabelledSums,
+    Numbers,
+    SplitSums,
+    finest_nodes,
+    followed,
+    nodes_around,
+)
+from calipers.laws.composed.saddle import Saddle
 from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
 from calipers.laws.composed.tails import infinite_mass
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -51,14 +62,14 @@ from calipers.numerics.types import FloatArray
 _CELLS = 0.01
 """Width of the cells of one step, in units of the observation's deviation."""
 _MOST_EXPECTED, _MOST_JUMPS, _MOST_LOOKS = 6.0, 48, 8
-_NEGLIGIBLE = -14.0
-"""What is left out, or not resolved, is this far below delta (natural logarithm)."""
+_NEGLIGIBLE, _HARDLY = -14.0, -9.0
+"""What is left out, or not resolved, is this far below delta (natural logarithm); and where it is hardly seen."""
 _EXACT, _MANY_STEPS, _FEW_STEPS = {1: 4, 2: 1, 3: 1}, 3000, 30
 """Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one, and of two
 kinds with few steps, of which a jump takes a good share away, up to two."""
 _MOST_KINDS = 12
-_BULK, _FURTHER = 0.1, 1.06
-"""Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond."""
+_BULK, _FURTHER, _SHARED, _MOST_SHARED = 0.1, 1.06, 3, 6
+"""Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond; and how many share nodes."""
 _FARTHEST = 600.0
 """Log of an epsilon beyond which nothing is looked for."""
 _FAR = 32.0
@@ -144,16 +155,33 @@ class RareSteps:
     def _profile(self, fewer: Numbers) -> SmallSteps:
         """The small steps alone, `fewer` of them."""
         counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
-        return SmallSteps(self.parts, counts, self.log_delta + _NEGLIGIBLE, self.tolerance)
+        return SmallSteps(self.parts, counts, self.log_delta + _NEGLIGIBLE, self.tolerance, self._negligible)
 
-    def look_at(self, epsilon: float, sides: Collection[Side] = tuple(Side)) -> None:
-        """Place the nodes for questions about this epsilon on these sides."""
+    def _negligible(self, saddle: Saddle) -> float:
+        """Log of a delta of small steps around a saddle point that is negligible beside the jumps.
+
+        Above 0 that is one beside all jumps which exceed it by themselves. Below, small steps are seen beside jumps
+        only, each of which meets any part of a profile that falls with the tilt: few meet its end.
+        """
+        if saddle.mean < 0.0:
+            return min(_NEGLIGIBLE + math.log(saddle.tilt), _HARDLY)
+        beyond = math.fsum(
+            count * float(part.p[part.ratio > saddle.mean].sum())
+            for part, count in zip(self.parts[Side.UPPER], self.counts, strict=True)
+        )
+        return math.log(beyond) + _NEGLIGIBLE if beyond > 0.0 else -math.inf
+
+    def look_at(self, low: float, high: float | None = None, sides: Collection[Side] = tuple(Side)) -> None:
+        """Place the nodes for questions about this epsilon, or about all between two, on these sides."""
+        high = low if high is None else high
         kinds = {
             side: [part.jump(count) for part, count in zip(parts, self.counts, strict=True)]
             for side, parts in self.parts.items()
         }
         first = min(float(kind.ratio[0]) for kind in kinds[Side.UPPER] if len(kind.ratio))
-        nodes = nodes_around(first, epsilon, self.threshold / DEVIATIONS, epsilon + _FAR)
+        farthest = self.most * max(float(kind.ratio[-1]) for kind in kinds[Side.UPPER] if len(kind.ratio))
+        last = min(high + _FAR, _FURTHER * farthest)
+        nodes = nodes_around(first, (low, high), self.threshold / DEVIATIONS, last)
         for side in (side for side in self.parts if side in sides):
             sums = SplitSums(nodes) if side is Side.UPPER else LabelledSums(nodes)
             self._jumps[side] = followed(sums, kinds[side], self.most, self._exact)
@@ -205,13 +233,22 @@ class RareSteps:
             alphas += math.exp(log_q) * np.sum(jumps.p * np.exp(-jumps.ratio) * alpha, axis=1)
         return powers * math.exp(-self._rounding), alphas * math.exp(self._rounding)
 
-    def places(self) -> list[float]:
-        """Where to look for a whole curve: dense within four deviations of the small steps, then ever further apart."""
+    def places(self) -> Iterator[FloatArray]:
+        """Where to look for a whole curve: dense within four deviations of the small steps, then ever further apart.
+
+        Neighboring places share their nodes, as long as these are not too many.
+        """
         deviation, reach = self.threshold / DEVIATIONS, self._ends()[1]
         found = [_BULK * deviation * i for i in range(round(4.0 / _BULK))]
         while found[-1] < reach:
             found.append(_FURTHER * found[-1])
-        return found
+        start = 0
+        while start < len(found):
+            some = np.array(found[start : start + _MOST_SHARED])
+            many = some[-1] - some[0] > DENSE * finest_nodes(self._ends()[0], some[0], deviation)
+            some = some[:_SHARED] if many else some
+            start += len(some)
+            yield some
 
     def _ends(self) -> tuple[float, float]:
         """The smallest and the largest log ratio of a jump."""

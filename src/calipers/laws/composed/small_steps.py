@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from calipers.bracket import Side
 from calipers.curves.points import Points
 from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
-from calipers.laws.composed.saddle import saddle_at, saddles_outward
+from calipers.laws.composed.saddle import Saddle, saddle_at, saddles_outward
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import KnownLaws
@@ -30,6 +30,8 @@ DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
 _EXPECTED = 0.25
 _SPACING, _MOST_SADDLES = 2.2, 14
+_COARSEST = 0.05
+"""The widest lattice, in deviations of a step."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,15 @@ class SmallSteps:
     """Bounds of D of a sum of small steps at any log threshold, from both sides, out of a few tilted compositions."""
 
     def __init__(
-        self, parts: dict[Side, list[Parts]], counts: Sequence[int], log_deepest: float, tolerance: float
+        self,
+        parts: dict[Side, list[Parts]],
+        counts: Sequence[int],
+        log_deepest: float,
+        tolerance: float,
+        negligible: Callable[[Saddle], float],
     ) -> None:
-        self.count = sum(counts)
+        """As deep as e^log_deepest, or as is not `negligible` (its log) around a saddle point."""
+        self.count, self._negligible = sum(counts), negligible
 
         def log_mass(side: Side, which: int) -> float:
             return math.fsum(n * part.log_masses[which] for n, part in zip(counts, parts[side], strict=True))
@@ -112,19 +120,34 @@ class SmallSteps:
         self._direction, _ = Direction.of(kinds)
 
     @functools.cached_property
+    def _saddles(self) -> tuple[list[Saddle], list[Saddle]]:
+        """Those to compose around, and those further out where what is left is negligible."""
+        pilot, most = self._direction.pilot(self._log_deepest), _MOST_SADDLES if self._direction.steps() > 1 else 1
+        found = saddles_outward(pilot, saddle_at(pilot, 1.0), _SPACING, self._log_deepest, most)
+        enough = (i for i, saddle in enumerate(found, 1) if saddle.log_delta < self._negligible(saddle))
+        last = next(enough, len(found))
+        return found[:last], found[last:]
+
+    @functools.cached_property
     def _looks(self) -> list[Look]:
         """The compositions around each saddle."""
         looks = []
-        pilot, most = self._direction.pilot(self._log_deepest), _MOST_SADDLES if self._direction.steps() > 1 else 1
-        for saddle in saddles_outward(pilot, saddle_at(pilot, 1.0), _SPACING, self._log_deepest, most):
-            eta = min(0.05, max(1e-3, eta_for(saddle, 0.3 * self._tolerance)))
+        for saddle in self._saddles[0]:
+            eta = min(_COARSEST, max(1e-3, eta_for(saddle, 0.3 * self._tolerance)))
+            if saddle.mean + _SPACING * saddle.deviation < 0.0:  # seen beside jumps only, which blur it
+                eta = _COARSEST
             escape = min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)
             looks.append(Look(saddle, eta, self._log_deepest, escape))
         return looks
 
     @functools.cached_property
     def _uppers(self) -> list[UpperTail]:
-        return [self._direction.upper(look) for look in self._looks]
+        found = [self._direction.upper(look) for look in self._looks]
+        # One moment bounds what is negligible.
+        for saddle in self._saddles[1]:
+            bound = self._direction.moment_bound(saddle.mean, saddle, self._log_deepest)
+            found.append(UpperTail(np.array([saddle.mean]), np.array([math.log(bound)])))
+        return found
 
     @functools.cached_property
     def _lowers(self) -> list[LowerTail]:

@@ -32,8 +32,6 @@ from calipers.numerics.types import FloatArray, IntArray
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
-_PER_LOOK = 3
-"""Neighboring places of a conditioned curve that share their nodes."""
 
 
 def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
@@ -121,10 +119,8 @@ def _conditioned(
     if rare is None:
         return None
     nodes, deltas, tests = [], [], []
-    places = np.array(rare.places())
-    for start in range(0, len(places), _PER_LOOK):
-        some = places[start : start + _PER_LOOK]
-        rare.look_at(float(some[len(some) // 2]), sides)
+    for some in rare.places():
+        rare.look_at(float(some[0]), float(some[-1]), sides)
         nodes.append(some)
         if Side.LOWER in sides:
             tests.append(rare.tests(some))

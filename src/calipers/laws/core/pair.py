@@ -162,25 +162,21 @@ class Pair(LawSource):
         each = shared_out(self.smooth, resolution, log_tail, tilt)
         cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
         pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
-        ratio = [piece.log_ratio for piece in pieces]
-        log_p, log_q = [piece.log_p for piece in pieces], [piece.log_q for piece in pieces]
+        columns = [(piece.log_ratio, piece.log_p, piece.log_q) for piece in pieces]
         if self.atom_log_p:
             atoms_p, atoms_q = np.array(self.atom_log_p), np.array(self.atom_log_q)
-            ratio.append(atoms_p - atoms_q)
-            log_p.append(atoms_p)
-            log_q.append(atoms_q)
-        merged = np.concatenate(ratio)
-        biggest = float(np.max(np.abs(merged), initial=0.0))
-        deepest = max(float(np.max(np.abs(masses), initial=0.0)) for masses in (*log_p, *log_q))
+            columns.append((atoms_p - atoms_q, atoms_p, atoms_q))
+        ratio, log_p, log_q = (np.concatenate(column) for column in zip(*columns, strict=True))
+        biggest, *deep = (float(np.max(np.abs(column), initial=0.0)) for column in (ratio, log_p, log_q))
         share = max((part.share_error for part in self.smooth), default=0.0)
         beyond = self.beyond if side is Side.UPPER else 0.0
         return Law(
-            *in_order(merged, np.concatenate(log_p), np.concatenate(log_q)),
+            *in_order(ratio, log_p, log_q),
             side,
             p_inf=min(1.0, self.p_inf + beyond + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + beyond + math.fsum(piece.q_zero for piece in pieces)),
             # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
-            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * deepest + share,
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * max(deep) + share,
             shift_error=self._shift_error(biggest, log_tail) if self.smooth or side is Side.UPPER else 0.0,
             whole=side is Side.LOWER and self._one_smooth_part and pieces[0].size == len(cells[0].ends) + 1,
         )

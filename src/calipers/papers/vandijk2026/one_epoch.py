@@ -32,21 +32,9 @@ from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import QUICK_TOLERANCE, TOLERANCE, advantage, fewest_rounds, limit_rounds
-from calipers.theorems.lognormal_ratio import (
-    SHEVTSOVA,
-    berry_esseen_distance,
-    berry_esseen_distance_high_noise,
-    berry_esseen_distance_low_noise,
-    ratio_variance,
-)
+from calipers.theorems import lognormal_ratio as ratio
+from calipers.theorems import shuffle_one_epoch as theorem
 from calipers.theorems.samplers_gap import shuffle_delta_lower, shuffle_delta_upper
-from calipers.theorems.shuffle_one_epoch import (
-    shuffle_condition_rounds,
-    shuffle_dataset_size,
-    shuffle_delta,
-    shuffle_rounds,
-    shuffle_rounds_two_terms,
-)
 
 _DRAWN_TOLERANCE = 1e-2
 """Rounds come out to about half a percent, which is less than the size of a dot."""
@@ -59,25 +47,34 @@ _FAR_ROUNDS, _FAR_S = 10**60, 3.0
 """sigma = s/sqrt(ln M) at these has e^(-1/sigma^2) = M^(-1/9) = 2e-7: the limit to six digits."""
 
 
+def _asked(delta: float, sigma: float) -> dict[str, float]:
+    """Rounds by Equation (3), by Theorem 4.1, and by the sharper Equation (53)."""
+    solved, sharp = theorem.shuffle_rounds(delta, sigma), theorem.shuffle_rounds(delta, sigma, sharp=True)
+    return {"rounds_eq3": theorem.shuffle_rounds_two_terms(delta, sigma), "rounds_thm41": solved, "rounds_eq53": sharp}
+
+
+def _beyond(delta: float, sigma: float) -> float:
+    """By how many percent Theorem 4.1 asks for more rounds than Equation (3)."""
+    return 100.0 * (theorem.shuffle_rounds(delta, sigma) / theorem.shuffle_rounds_two_terms(delta, sigma) - 1.0)
+
+
 def table_1(progress: Progress) -> Computed:
     """Rounds and records for delta = 0.01: as printed, by the sharper Equation (53), and exactly."""
     table, delta = Sheet("rounds"), published.DELTA
     for sigma, texts in watched(published.TABLE_1.items(), progress):
-        two_terms, (low, high) = shuffle_rounds_two_terms(delta, sigma), fewest_rounds(delta, sigma, 1, QUICK_TOLERANCE)
-        solved, sharp = shuffle_rounds(delta, sigma), shuffle_rounds(delta, sigma, sharp=True)
-        asked = {"rounds_eq3": two_terms, "rounds_thm41": solved, "rounds_eq53": sharp}
-        records = shuffle_dataset_size(delta, sigma)
+        low, high = fewest_rounds(delta, sigma, 1, QUICK_TOLERANCE)
+        asked, records = _asked(delta, sigma), theorem.shuffle_dataset_size(delta, sigma)
         table.add(noise_multiplier=sigma, **asked, rounds_low=low, rounds_high=high, records=records)
-        short = 100.0 * (solved / two_terms - 1.0)
-        table.beside(texts=texts, short=short, pair=(low, high), excess=(solved / high, solved / low))
-    return Computed([table], {"rounds": shuffle_rounds_two_terms(delta, 0.75)})
+        excess = asked["rounds_thm41"] / high, asked["rounds_thm41"] / low
+        table.beside(texts=texts, short=_beyond(delta, sigma), pair=(low, high), excess=excess)
+    return Computed([table], {"rounds": theorem.shuffle_rounds_two_terms(delta, 0.75)})
 
 
 def settings(progress: Progress) -> Computed:
     """E = 1, 4 and 100 at sigma = 1, and E = 100 and 10,000 under the conjecture."""
     asked, table, claims = Sheet("asked", listed=False), Sheet("rounds"), Sheet("claims")
     for setting in watched((*published.SETTINGS, *published.CONJECTURED), progress):
-        two_terms, taken = shuffle_rounds_two_terms(setting.delta, 1.0), round(float(setting.rounds))
+        two_terms, taken = theorem.shuffle_rounds_two_terms(setting.delta, 1.0), round(float(setting.rounds))
         bought = advantage(1.0, taken, setting.epochs, QUICK_TOLERANCE)
         how = "√E δ = 0.01" if setting in published.CONJECTURED else "E δ = 0.01"
         records = two_terms / published.NOISE_PER_ROUND
@@ -86,29 +83,28 @@ def settings(progress: Progress) -> Computed:
             continue
         tolerance = TOLERANCE if setting.epochs == 1 else QUICK_TOLERANCE
         low, high = fewest_rounds(published.DELTA, 1.0, setting.epochs, tolerance)
-        run, solved = {"epochs": setting.epochs, "delta_per_epoch": setting.delta}, shuffle_rounds(setting.delta, 1.0)
-        table.add(**run, rounds_thm41=solved, rounds_low=low, rounds_high=high)
+        run, solved = {"epochs": setting.epochs, "delta_per_epoch": setting.delta}, _asked(setting.delta, 1.0)
+        table.add(**run, rounds_thm41=solved["rounds_thm41"], rounds_low=low, rounds_high=high)
         kept = -math.expm1(setting.epochs * math.log1p(-setting.delta))
         asked.beside(kept=kept, pair=(low, high))
-    first = shuffle_rounds_two_terms(published.DELTA, 1.0)
-    claims.beside(beyond=100.0 * (shuffle_rounds(published.DELTA, 1.0) / first - 1.0))
-    claims.beside(thumb=1e-8 * shuffle_rounds_two_terms(1e-4, 1.0), halved=shuffle_rounds_two_terms(0.005, 1.0) / first)
-    facts = {"rounds": shuffle_rounds(published.DELTA, 1.0), "delta": shuffle_delta(1.0, 1_140_000).delta}
-    return Computed([table, asked, claims], facts)
+    first, small, half = (theorem.shuffle_rounds_two_terms(delta, 1.0) for delta in (published.DELTA, 1e-4, 0.005))
+    claims.beside(beyond=_beyond(published.DELTA, 1.0), thumb=1e-8 * small, halved=half / first)
+    facts = {"rounds": theorem.shuffle_rounds(published.DELTA, 1.0)}
+    return Computed([table, asked, claims], facts | {"delta": theorem.shuffle_delta(1.0, 1_140_000).delta})
 
 
 def figure_1(progress: Progress) -> Computed:
     """delta against M for five noise multipliers: Theorem 4.1 from its first M on, and the pair itself."""
     table = Sheet("curves")
     for sigma in watched(published.NOISE_MULTIPLIERS, progress):
-        start = shuffle_rounds(_FIRST_POSSIBLE, sigma)
+        start = theorem.shuffle_rounds(_FIRST_POSSIBLE, sigma)
         for m in (start, *(round(m) for m in np.geomspace(start, 1e11, 60)[1:])):
-            delta = shuffle_delta(sigma, m).delta
+            delta = theorem.shuffle_delta(sigma, m).delta
             table.add(noise_multiplier=sigma, rounds=float(m), what="theorem 4.1", delta=(delta, delta))
         for m in _EXACT_ROUNDS:
             jaws = advantage(sigma, m, tolerance=QUICK_TOLERANCE)
             table.add(noise_multiplier=sigma, rounds=m, what="pair", delta=jaws)
-        claimed = shuffle_delta(sigma, 10**8).delta
+        claimed = theorem.shuffle_delta(sigma, 10**8).delta
         table.beside(first=start, least=math.exp(3.0 / sigma**2), claimed=claimed, shown=jaws)
         table.beside(excess=(claimed / jaws[1], claimed / jaws[0]))
     # The upper jaw at one noise multiplier against the lower jaw at the one before, at the same M.
@@ -123,10 +119,8 @@ def least_noise() -> float:
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     while high - low > 1e-9:
         left, right = high - golden * (high - low), low + golden * (high - low)
-        if shuffle_rounds_two_terms(published.DELTA, left) < shuffle_rounds_two_terms(published.DELTA, right):
-            high = right
-        else:
-            low = left
+        asked = [theorem.shuffle_rounds_two_terms(published.DELTA, sigma) for sigma in (left, right)]
+        low, high = (low, right) if asked[0] < asked[1] else (left, high)
     return 0.5 * (low + high)
 
 
@@ -134,29 +128,28 @@ def figure_3(progress: Progress) -> Computed:
     """Rounds against the noise multiplier for three targets: Equation (3), Equation (53), and the pair itself."""
     table, pair, claims = Sheet("rounds"), Sheet("pair", listed=False), Sheet("claims")
     for delta in watched(published.FIGURE_3_DELTAS, progress):
-        short = 0.0
-        for s in (float(s) for s in np.geomspace(0.4, 3.7, 61)):
-            two_terms, solved = shuffle_rounds_two_terms(delta, s), float(shuffle_rounds(delta, s))
-            sharp, short = float(shuffle_rounds(delta, s, sharp=True)), max(short, 100.0 * (solved / two_terms - 1.0))
-            asked = {"rounds_eq3": two_terms, "rounds_thm41": solved, "rounds_eq53": sharp}
+        drawn = np.geomspace(0.4, 3.7, 61).tolist()
+        for s in drawn:
+            asked = {name: float(rounds) for name, rounds in _asked(delta, s).items()}
             table.add(delta=delta, noise_multiplier=s, **asked).beside(limit=limit_rounds(delta, s))
+        short = max(0.0, *(_beyond(delta, s) for s in drawn))
         for place, s in enumerate(published.NOISE_MULTIPLIERS if delta == published.DELTA else (1.0, 2.0)):
             needed = fewest_rounds(delta, s, tolerance=_DRAWN_TOLERANCE)
-            pair.add(delta=delta, noise_multiplier=s, asked=shuffle_rounds_two_terms(delta, s), rounds=needed)
+            pair.add(delta=delta, noise_multiplier=s, asked=theorem.shuffle_rounds_two_terms(delta, s), rounds=needed)
             pair.beside(short=None if place else short)
-    beyond = 100.0 * (shuffle_rounds(published.DELTA, 4.0) / shuffle_rounds_two_terms(published.DELTA, 4.0) - 1.0)
     least = least_noise()
-    return Computed([table, pair, claims.beside(least=least, beyond=beyond)], {"least_noise": least})
+    claims.beside(least=least, beyond=_beyond(published.DELTA, 4.0))
+    return Computed([table, pair, claims], {"least_noise": least})
 
 
 def shuffled_batches(progress: Progress) -> Computed:
     """The entries of Table 1, and sigma = 0.5 with ten billion rounds, under the attack on shuffled batches."""
-    entries = [(sigma, shuffle_rounds(published.DELTA, sigma)) for sigma in published.NOISE_MULTIPLIERS]
+    entries = [(sigma, theorem.shuffle_rounds(published.DELTA, sigma)) for sigma in published.NOISE_MULTIPLIERS]
     table = Sheet("advantages")
     for sigma, rounds in watched((*entries, (0.5, _MANY_ROUNDS)), progress):
         isolated, event = advantage(sigma, rounds, 1, QUICK_TOLERANCE), shuffle_delta_lower(0.0, sigma, rounds).delta
         attack, most = ShuffleAttack(sigma, rounds).best_test(0.0).delta, shuffle_delta_upper(0.0, sigma, rounds)
-        run = {"noise_multiplier": sigma, "rounds": rounds, "thm41": shuffle_delta(sigma, rounds).delta}
+        run = {"noise_multiplier": sigma, "rounds": rounds, "thm41": theorem.shuffle_delta(sigma, rounds).delta}
         table.add(**run, isolated=isolated, event_lower=event, attack_lower=attack, fixed_batches_upper=most)
         table.beside(shuffled=(attack, most), by_event=(event, most))
     return Computed([table])
@@ -164,7 +157,7 @@ def shuffled_batches(progress: Progress) -> Computed:
 
 def largest_delta(noise_multiplier: float) -> float:
     """(2/3)(1/2 - Phi(-(e^(1/sigma^2) - 1)/2)): up to this delta Equation (3) implies Equation (4)."""
-    return float(erf(0.5 * ratio_variance(noise_multiplier) / math.sqrt(2.0))) / 3.0
+    return float(erf(0.5 * ratio.ratio_variance(noise_multiplier) / math.sqrt(2.0))) / 3.0
 
 
 def interpretation() -> Computed:
@@ -172,9 +165,9 @@ def interpretation() -> Computed:
     # The sigma up to which `largest_delta` is at least delta, by bisection of a decreasing function.
     edge = halved(0.1, 1e3, lambda sigma: largest_delta(sigma) >= published.DELTA, 50)[0]
     sigma = _FAR_S / math.sqrt(math.log(_FAR_ROUNDS))
-    unit = SHEVTSOVA * float(_FAR_ROUNDS) ** (-0.5 * (1.0 - 3.0 / _FAR_S**2))
-    bound = shuffle_delta(sigma, _FAR_ROUNDS)
-    implied = shuffle_condition_rounds(edge) / shuffle_rounds_two_terms(published.DELTA, edge)
+    unit = ratio.SHEVTSOVA * float(_FAR_ROUNDS) ** (-0.5 * (1.0 - 3.0 / _FAR_S**2))
+    bound = theorem.shuffle_delta(sigma, _FAR_ROUNDS)
+    implied = theorem.shuffle_condition_rounds(edge) / theorem.shuffle_rounds_two_terms(published.DELTA, edge)
     table = Sheet().beside(edge=edge, most=largest_delta(1.0), implied=implied, multiple=bound.delta / unit)
     return Computed([table.beside(condition=(bound.delta + 0.5 * bound.berry_esseen_term) / unit)])
 
@@ -184,9 +177,8 @@ def constants() -> Computed:
 
     def excess(sigma: float) -> tuple[float, float]:
         """Equations (20) and (21) over Equation (19)."""
-        exact = berry_esseen_distance(sigma, 1)
-        bounds = berry_esseen_distance_high_noise(sigma, 1), berry_esseen_distance_low_noise(sigma, 1)
-        return bounds[0] / exact, bounds[1] / exact
+        exact, low = ratio.berry_esseen_distance(sigma, 1), ratio.berry_esseen_distance_low_noise(sigma, 1)
+        return ratio.berry_esseen_distance_high_noise(sigma, 1) / exact, low / exact
 
     table = Sheet().beside(
         esseen=(math.sqrt(10.0) + 3.0) / (6.0 * math.sqrt(2.0 * math.pi)),
