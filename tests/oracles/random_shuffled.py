@@ -29,6 +29,7 @@ from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.composed.direction import Jaws
 from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.measure import measure
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 from calipers.run import Run
@@ -134,12 +135,14 @@ def _small_share(sigma: float, rounds: int, share: float, replaced: bool) -> Dra
     def epsilon(epochs: int, delta: float) -> tuple[float, float]:
         known = gaussian_epsilon(math.sqrt(epochs) * epoch.shift, delta) * (1.0 + 1e-10)
         upper = epoch.epsilon(delta) if epochs == 1 else ProofProduct([(epoch, epochs)]).epsilon(delta)
-        return both(attack.epsilon(delta, epochs), min(upper, known))
+        lower, _ = attack.best_epsilon(delta) if epochs == 1 else AttackProduct([(attack, epochs)]).epsilon(delta)
+        return both(lower, min(upper, known))
 
     def delta(epochs: int, at: float) -> tuple[float, float]:
         known = float(gaussian_delta(math.sqrt(epochs) * epoch.shift, at)) * (1.0 + 1e-10)
         upper = epoch.delta(at) if epochs == 1 else ProofProduct([(epoch, epochs)]).delta(at)
-        return both(attack.delta(at, epochs), min(upper, known))
+        lower = attack.best_test(at).delta if epochs == 1 else AttackProduct([(attack, epochs)]).delta(at)[0]
+        return both(lower, min(upper, known))
 
     return Draw(f"small share: {epoch}", epsilon, delta, lambda epochs: math.sqrt(epochs) * epoch.shift)
 
