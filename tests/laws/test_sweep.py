@@ -15,6 +15,7 @@ from calipers.errors import InputError
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.sweep import sweep
 from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
+from calipers.numerics.normal import normal_tail
 
 ALPHAS = [*(10.0**-k for k in range(9, 0, -1)), *np.linspace(0.02, 0.98, 49).tolist(), 0.999, 1.0 - 1e-6]
 # (shift of one step, steps): the composed mu is shift * sqrt(steps).
@@ -100,3 +101,10 @@ def test_the_depth_that_was_asked_for_is_resolved() -> None:
 def test_the_depth_is_a_probability(smallest: float) -> None:
     with pytest.raises(InputError, match="smallest_delta"):
         sweep(Product([(gaussian(1.0), 1)]), smallest_delta=smallest)
+
+
+@pytest.mark.parametrize(("mu", "share"), [(70.0, 0.2), (300.0, 0.0)])
+def test_a_guarantee_is_left_as_long_as_its_errors_are_numbers(mu: float, share: float) -> None:
+    """Of the test with equal errors each is P(N > mu/2): 1e-268 in the first case, and no double in the second."""
+    upper, error = sweep(Product([(gaussian(0.1 * mu), 100)]))[Side.UPPER], float(normal_tail(0.5 * mu))
+    assert share * error <= upper(error) <= error

@@ -32,6 +32,8 @@ from calipers.numerics.types import FloatArray, IntArray
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
+_LARGEST, _SMALLEST, _BARE_TILTS = 710.0, -745.0, (0.5, 0.75, 0.9, 0.97)
+"""Logs between which doubles lie; tilts at which moments are asked whether anything does."""
 
 
 def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
@@ -170,6 +172,11 @@ def directed_sweep(
     uppers, lowers, middles = [], [], []
     for direction in product.directions:
         log_tail = direction.depth_of_curve(log_smallest)
+        bare = Side.UPPER in sides and _is_bare(direction, log_tail)
+        if bare:
+            uppers.append((np.zeros(1), np.ones(1), np.zeros(1)))
+            if Side.LOWER not in sides:
+                continue
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
         if rare is not None:  # around the other humps a transform has nothing to add
@@ -177,7 +184,7 @@ def directed_sweep(
         useful = Side.LOWER in sides or direction.spread
         between = middle_saddles(direction, log_tail) if useful else []
         eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
-        if Side.UPPER in sides:
+        if Side.UPPER in sides and not bare:
             known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)
             proven = proven if rare is None else UpperTail.least([proven, *rare[0]])
@@ -194,6 +201,16 @@ def directed_sweep(
     if lowers:
         found[Side.LOWER] = directed_attack(lowers[0], lowers[-1], (middles[0], middles[-1]))
     return found
+
+
+def _is_bare(direction: Direction, log_tail: float) -> bool:
+    """Whether 1 - delta is no number where e^eps is one, so that no curve in doubles says anything.
+
+    1 - delta = E_Q[min(L, k)] <= E_Q[L^t] k^(1-t) at k = e^eps. What says so are pilots, hence a wide margin.
+    """
+    pilot = direction.pilot(log_tail)
+    logs = (math.fsum(count * law.cumulants(tilt)[0] for law, count in pilot) for tilt in _BARE_TILTS)
+    return any(log + (1.0 - tilt) * _LARGEST < 2.0 * _SMALLEST for tilt, log in zip(_BARE_TILTS, logs, strict=True))
 
 
 def _profile(tail: UpperTail, kept: Kept) -> tuple[FloatArray, FloatArray, FloatArray]:
