@@ -54,7 +54,8 @@ def thinned(x: FloatArray, log_q: FloatArray, index: IntArray) -> tuple[FloatArr
     starts = np.searchsorted(x, nodes[:-1])
     counts = np.diff(np.append(starts, len(x)))
     a, b = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)
-    found, log_mass = np.full(len(nodes), -np.inf), log_q - np.log(-np.expm1(a - b))
+    log_width = np.log(-np.expm1(nodes[:-1] - nodes[1:]))
+    found, log_mass = np.full(len(nodes), -np.inf), log_q - np.repeat(log_width, counts)
     with np.errstate(divide="ignore"):
         up, down = log_mass + (x - b) + np.log(-np.expm1(a - x)), log_mass + np.log(-np.expm1(x - b))
         found[1:] = _log_sums(up, starts, counts)
