@@ -16,6 +16,7 @@ import numpy as np
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements
 from calipers.curves.envelope import Envelope
+from calipers.curves.points import Points
 from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError
@@ -25,7 +26,7 @@ from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Evaluation, Found, Jaw
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.elementary import halved
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import BoolArray, FloatArray
 from calipers.run import Run
 from calipers.stated import Guarantee
 
@@ -35,7 +36,7 @@ _AT_TWO, _USELESS = 7, 700.0
 and a larger one has at most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2."""
 _BISECTIONS = 60
 _COARSE = 5e-3
-_FINE = 400
+_FINE, _CLOSE = 400, 2e-2
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
@@ -235,8 +236,9 @@ def selected(one: Evaluation, trials: Trials) -> Evaluation:
 def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves of both scores, and the points of turned orders in both directions."""
     alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
-    turned = _turned(trials, (alpha, alpha_c), (power, miss))
-    mirrored = _turned(trials, (miss, power), (alpha_c, alpha))
+    worth = _worth(curve.points)
+    turned = _turned(trials, (alpha, alpha_c), (power, miss), worth)
+    mirrored = _turned(trials, (miss, power), (alpha_c, alpha), worth)
     return *_scored(curve, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
 
 
@@ -258,11 +260,11 @@ def _mirrored(misses: FloatArray, true: FloatArray) -> TradeoffCurve:
 
 
 def _turned(
-    trials: Trials, wrong: tuple[FloatArray, FloatArray], right: tuple[FloatArray, FloatArray]
+    trials: Trials, wrong: tuple[FloatArray, FloatArray], right: tuple[FloatArray, FloatArray], worth: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """False positive rates and powers of orders that are turned.
 
-    `wrong` and `right` are both errors' tests with their complements.
+    `wrong` and `right` are both errors' tests with their complements; `worth`: which may be S.
 
     Outcomes that some test A does not claim come first; those that A claims and a smaller test S does not, last; what
     is claimed is S, between them. The tests of a curve may be taken as those of one statistic, which lie in each other:
@@ -275,15 +277,32 @@ def _turned(
     places = np.unique(order[np.minimum(np.searchsorted(fp[order], _TURNED), len(order) - 1)])
     rates, powers = [], []
     for place in places:
-        inner = (fp <= fp[place]) & (tp <= tp[place])
-        rates.append(np.minimum(trials.within(np.full(inner.sum(), unclaimed[place] * down), fp[inner]) * up, 1.0))
-        powers.append(trials.within(np.full(inner.sum(), missed[place] * up), tp[inner]) * down)
+        inner = worth & (fp <= fp[place]) & (tp <= tp[place])
+        rates.append(np.minimum(trials.within(unclaimed[place] * down, fp[inner]) * up, 1.0))
+        powers.append(trials.within(missed[place] * up, tp[inner]) * down)
     return np.concatenate(rates), np.concatenate(powers)
 
 
 def _between(column: FloatArray) -> FloatArray:
     """The breakpoints and points between them: outcomes of equal ratio may be scored at random, which helps."""
-    count = max(2, _FINE // len(column))
-    share = np.unique(np.concatenate((np.geomspace(1e-6, 0.5, count), 1.0 - np.geomspace(1e-6, 0.5, count), [0.0])))
+    share = _shares(len(column))
     inner = column[:-1, None] * (1.0 - share) + column[1:, None] * share
     return np.append(inner.ravel(), column[-1])
+
+
+def _shares(breakpoints: int) -> FloatArray:
+    """Where, between two breakpoints, the points of `_between` lie; the first is a breakpoint itself."""
+    count = max(2, _FINE // breakpoints)
+    return np.unique(np.concatenate((np.geomspace(1e-6, 0.5, count), 1.0 - np.geomspace(1e-6, 0.5, count), [0.0])))
+
+
+def _worth(points: Points) -> BoolArray:
+    """Which points of `_between` gain something: breakpoints, and those between two that are apart in some column.
+
+    A rate e^-x shows an epsilon of about x, so the larger x is, the less a share of the rate matters.
+    """
+    columns = np.stack(points)
+    larger = np.maximum(columns[:, :-1], columns[:, 1:])
+    close = _CLOSE * (1.0 - np.log(np.maximum(larger, 1e-300)) / 30.0) * larger
+    apart = np.any(np.abs(np.diff(columns)) > close, axis=0)
+    return np.append((apart[:, None] | (_shares(columns.shape[1]) == 0.0)).ravel(), True)

@@ -104,7 +104,7 @@ class Trials:
         """1 - f(1 - y), the chance that at least one of K trials does what one does with chance y; accurate near 0."""
         return self.within(np.zeros_like(y), y)
 
-    def within(self, y: FloatArray, mass: FloatArray) -> FloatArray:
+    def within(self, y: FloatArray | float, mass: FloatArray) -> FloatArray:
         """f(1 - y) - f(1 - y - mass): the best of K trials is one of a set of this mass, below outcomes of mass y."""
         if self.shape == math.inf:
             return np.exp(-self.mean * y) * -np.expm1(-self.mean * mass)
