@@ -69,10 +69,7 @@ class Guard:
 
         reason = self.objection(scope)
         if reason:
-            from starlette.responses import Response  # of FastAPI, which not everybody has installed
-
-            refusal = Response(json.dumps({"error": reason, "kind": "refused"}), 403, media_type="application/json")
-            await refusal(scope, receive, send_guarded)
+            await refuse(send_guarded, 403, reason)
         else:
             await self._application(scope, receive, send_guarded)
 
@@ -91,6 +88,14 @@ class Guard:
         if not followed_link and any(value not in ("same-origin", "none") for value in site):
             return "Pages of other sites may not ask this server."
         return ""
+
+
+async def refuse(send: Send, status: int, reason: str) -> None:
+    """One JSON object with the reason."""
+    content = json.dumps({"error": reason, "kind": "refused"}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
 
 
 async def read_body(receive: Receive) -> bytes:

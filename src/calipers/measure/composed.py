@@ -125,7 +125,7 @@ class PairJaw(Jaw):
 
     def sharing(self, other: Jaw) -> Jaw:
         """Pairs may be the same where what is said of them is not."""
-        if isinstance(other, PairJaw) and self.composed == other.composed:
+        if self != other and isinstance(other, PairJaw) and self.composed == other.composed:
             return replace(self, composed=other.composed)
         return super().sharing(other)
 
