@@ -52,7 +52,7 @@ COARSE_MARGIN = 13.0
 """How much deeper than its curve a law of few nodes has to be where nothing is multiplied: that is where it ends."""
 LONE_MARGIN = 11.0
 """How much deeper than its curve a one-sided law has to be where nothing is multiplied."""
-_LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
+_LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 600_000.0, 0.01
 _LOUD, _LOUD_STEPS = 3.0, 100_000
 """Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
 _SEEN, _FAR = 1e-13, 13_000.0
