@@ -130,13 +130,13 @@ class Guarantee:
         """The guarantee that EPS,DELTA (or EPS alone) writes."""
         parts = text.split(",")
         try:
-            if not text.isascii():  # Python reads the digits of every script
+            if not text.isascii() or len(parts) > 2:  # Python reads the digits of every script
                 raise ValueError
-            numbers = [NON_NEGATIVE.check(name, float(part)) for name, part in zip(_KEYS, parts, strict=False)]
+            domains = zip(("epsilon", "delta"), (NON_NEGATIVE, PROBABILITY), parts, strict=False)
+            numbers = [domain.check(name, float(part)) for name, domain, part in domains]
         except ValueError as error:
-            raise InputError(f"Expected a guarantee as EPS,DELTA, for example 8,1e-5; got {text!r}.") from error
-        if len(parts) > 2:
-            raise InputError(f"Expected a guarantee as EPS,DELTA, for example 8,1e-5; got {text!r}.")
+            form = "EPS,DELTA, an epsilon from 0 on and a delta up to 1, for example 8,1e-5"
+            raise InputError(f"Expected a guarantee as {form}; got {text!r}.") from error
         delta = numbers[1] if len(numbers) == 2 else 0.0
         return cls(epsilon=numbers[0], delta=delta, times=times, adjacency=adjacency)
 

@@ -104,6 +104,8 @@ def test_an_event_file(tmp_path: Path) -> None:
         (("--min-separation", "3"), "--noise-matrix"),
         (("--noise-matrix", "none.npy", "--noise-multiplier", "1", "--min-separation", "2"), "Cannot read"),
         (("--noise-matrix", "tree", "--mu", "1"), "--mu"),
+        (("--noise-matrix", "tree", "--epochs", "3", "--sampler", "shuffle"), "Leave out --epochs, --sampler: --noise"),
+        (("--guarantee", "8,2"), "EPS,DELTA, an epsilon from 0 on and a delta up to 1"),
         (("--trials", "poisson", "--mu", "1"), "--selected-mean"),
         (("--beside", "3", "--mu", "1"), "leave the other options out"),
     ],

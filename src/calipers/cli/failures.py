@@ -110,7 +110,8 @@ class SpeakingGroup(click.Group):
 
 def naming_options(message: str, keys: Iterable[str]) -> str:
     """The message with --noise-multiplier for noise_multiplier; an ordinary word only where it is a key."""
-    for key in keys:
+    keys = tuple(keys)
+    for key in (*keys, *keys):  # twice: in a list a word is a key where the one before it is
         option = f"--{key.replace('_', '-')}"
         message = re.sub(rf"(?<![\w-]){key}='([^']+)'", rf"{option} \1", message)
         message = re.sub(rf"(?<![\w-]){key}=(?=\S)", f"{option} ", message)
@@ -118,8 +119,9 @@ def naming_options(message: str, keys: Iterable[str]) -> str:
             message = re.sub(rf"(?<![\w-]){key}\b", option, message)
         else:
             message = re.sub(rf"\b{key}(?= or epochs| and epochs contradict)", option, message)
-            before, after = "Expected|give|add|or|and|needs|one of", r" in | to be | or | and | contradict|[.;,:]|$"
-            message = re.sub(rf"\b({before}) {key}(?={after})", rf"\1 {option}", message)
+            before = r"\b(?:Expected|[Ll]eave out|give|add|or|and|needs|one of)|--[\w-]+,"
+            after = r" in | to be | or | and | contradict|[.;,:]|$"
+            message = re.sub(rf"({before}) {key}(?={after})", rf"\1 {option}", message)
     return message
 
 

@@ -94,6 +94,7 @@ def run_options(
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
+            click.get_current_context().meta[BY_OPTIONS] = KEYS if run_file is None else tuple(given)
             defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
 
             def read(*keys: str) -> tuple[Run, ...]:
@@ -121,7 +122,6 @@ def _runs(
 ) -> tuple[Run, ...]:
     """The phases described by options, or by a file with options that replace what it says."""
     load_special()
-    click.get_current_context().meta[BY_OPTIONS] = KEYS if run_file is None else tuple(given)
     if run_file is None:
         return (Run.from_dict(defaults | given),)
     return load_changed(run_file, given, defaults, beside)

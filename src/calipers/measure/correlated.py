@@ -228,7 +228,7 @@ def correlated_of(keys: Mapping[str, object]) -> CorrelatedNoise:
     extra = [key for key in keys if key not in _KEYS]
     if extra:
         raise InputError(
-            f"{', '.join(extra)} mean nothing beside noise_matrix; give {', '.join(_KEYS[1:-1])} and adjacency."
+            f"Leave out {', '.join(extra)}: noise_matrix goes with {', '.join(_KEYS[1:-1])} and adjacency."
         )
     if "noise_multiplier" not in keys:
         raise InputError("A run with correlated noise needs noise_multiplier: the deviation of the noise Z in C X + Z.")
