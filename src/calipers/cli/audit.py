@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
-from calipers.cli.audit_self_test import refuse, show_self_test
+from calipers.cli.audit_self_test import show_self_test
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.fail_on import end_audited
-from calipers.cli.kinds import COUNT, GRADIENT_MODE, REAL, one_of, option, picked, with_options, word
+from calipers.cli.kinds import COUNT, GRADIENT_MODE, REAL, one_of, option, picked, refuse, with_options, word
 from calipers.cli.options import run_options
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import counting
@@ -133,17 +133,15 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
     described = runs[0] if runs else None
     if asked_for_one_run(target_name, values):
-        refuse(
-            {"--report": outlet.report_path}, "has no page for one run with canaries yet; leave it out and use --json."
-        )
+        refuse("has no page for one run with canaries yet; leave it out and use --json.", report=outlet.report_path)
         with counting("runs") as progress:
             one_run(target_name, described, values, outlet, progress)
         return
     run = chosen_run(target_name, described)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
-        refuse({"--report": outlet.report_path}, "has no meaning in a self-test; leave it out.")
-        refuse({"--fail-on": outlet.fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
+        refuse("has no meaning in a self-test; leave it out.", report=outlet.report_path)
+        refuse("has no meaning in a self-test, which fails by itself; leave it out.", fail_on=outlet.fail_on)
         with counting("audits") as progress:
             show_self_test(target, values, outlet.as_json, progress)
         return

@@ -9,7 +9,7 @@ import click
 
 from calipers.cli.audit_targets import claimed_pair, claims
 from calipers.cli.fail_on import end_audited
-from calipers.cli.kinds import picked
+from calipers.cli.kinds import picked, refuse
 from calipers.cli.options import show
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import setting
@@ -28,12 +28,10 @@ _OTHERS = ("trials", "jobs", "chunk", "ledger", "resume", "sequential", "most_tr
 def asked_for_one_run(target_name: str, values: dict[str, Any]) -> bool:
     """Whether one run is to be audited: --canaries was given, or the target is a file of scores."""
     if values["canaries"] is None and not target_name.endswith(FILE_ENDING):
-        if values["guesses"]:
-            raise InputError("--guesses is about canaries in one training run; add --canaries.")
+        refuse("is about canaries in one training run; add --canaries.", guesses=values["guesses"])
         return False
-    for option in _OTHERS:
-        if values[option] not in (None, False, (), 1):
-            raise InputError(f"--{option.replace('_', '-')} is about audits of many runs; leave it out with canaries.")
+    others = {name: values[name] not in (None, False, (), 1) for name in _OTHERS}
+    refuse("is about audits of many runs; leave it out with canaries.", **others)
     return True
 
 
@@ -48,8 +46,7 @@ def one_run(
     from calipers.reports.records import played, to_document
 
     if values["self_testing"]:
-        if outlet.fail_on:
-            raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
+        refuse("has no meaning in a self-test, which fails by itself; leave it out.", fail_on=outlet.fail_on)
         record, text = _tested(target_name, values, progress)
         click.echo(to_document(record) if outlet.as_json else text)
         return
@@ -97,8 +94,7 @@ def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRu
 
 def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tuple[dict[str, object], str]:
     """Repeated runs that were shown other coins; `CertificationError` when they seem to leak too often."""
-    if values["claim"]:
-        raise InputError("--claim has no meaning in a self-test; leave it out.")
+    refuse("has no meaning in a self-test; leave it out.", claim=values["claim"])
     if target_name.endswith(FILE_ENDING):
         raise InputError("A self-test trains again and again; name the function that trains, not a file of scores.")
     from calipers.auditing.loading import load_function

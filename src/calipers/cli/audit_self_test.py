@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from calipers.cli.audit_targets import chosen_distinguisher
-from calipers.cli.kinds import picked
-from calipers.errors import CertificationError, InputError
+from calipers.cli.kinds import picked, refuse
+from calipers.errors import CertificationError
 from calipers.numerics.decimals import setting
 
 if TYPE_CHECKING:
@@ -21,19 +20,10 @@ if TYPE_CHECKING:
 SELF_TEST_TRIALS = 500
 
 
-def refuse(given: Mapping[str, object], why: str) -> None:
-    """Refuse the first of these options that was given."""
-    for option, value in given.items():
-        if value:
-            raise InputError(f"{option} {why}")
-
-
 def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: Progress) -> None:
     """Repeated audits without the record; exit status 1 when they find leakage too often."""
-    unused = ("claim", "ledger", "resume", "sequential", "most_trials")
-    refuse(
-        {f"--{name.replace('_', '-')}": values[name] for name in unused}, "has no meaning in a self-test; leave it out."
-    )
+    unused = picked(values, "claim", "ledger", "resume", "sequential", "most_trials")
+    refuse("has no meaning in a self-test; leave it out.", **unused)
     from calipers.auditing.self_test import self_test
 
     tested = self_test(

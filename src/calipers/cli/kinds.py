@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from calipers.errors import InputError
+
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
 _POINTS = re.compile(r"[0-9]{1,3}\.000")
 """60.000: sixty, or sixty thousand where thousands are parted by points."""
@@ -145,6 +147,13 @@ def option(name: str, kind: Any, said: str, *, called: str | None = None, **more
     """One option in a row: what it is called, what it takes (bool: nothing), what its help says; a default is shown."""
     flag = {"is_flag": True} if kind is bool else {"type": kind, "show_default": "default" in more}
     return click.option(*([name] if called is None else [name, called]), help=said, **(flag | more))
+
+
+def refuse(why: str, **given: object) -> None:
+    """Refuse the first of these options that was given."""
+    for name, value in given.items():
+        if value:
+            raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
 def picked(values: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def train_command(
     from calipers.cli.train_outcome import report_outcome, write_weights
     from calipers.cli.train_plan import planned
 
-    once = {"--checkpoint": checkpoint, "--output": output, "--report": report_path}
+    once = {"checkpoint": checkpoint, "output": output, "report": report_path}
     check_audit(chosen, once)
     with together(chosen["device"], chosen.pop("rank_timeout")) as ranks:
         with ranks.together():

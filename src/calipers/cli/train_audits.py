@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.audit_self_test import refuse
-from calipers.cli.kinds import COUNT, option, with_options, word
+from calipers.cli.kinds import COUNT, option, picked, refuse, with_options, word
 from calipers.cli.patience import counting
 from calipers.domains import Domain
 from calipers.errors import InputError
@@ -50,14 +49,14 @@ _ABOUT_LIRA = ("wrong_label", "white_box", "shadows", "trials", "jobs", "ledger"
 
 def check_audit(chosen: dict[str, Any], others: Mapping[str, object]) -> None:
     """Refuse options that do not go together; `others`: what belongs to one training."""
-    named = {f"--{name.replace('_', '-')}": chosen[name] for name in _ABOUT_LIRA}
     if chosen["lira"] is None:
-        refuse({name: value is not None and value is not False for name, value in named.items()}, "needs --lira.")
+        named = picked(chosen, *_ABOUT_LIRA)
+        refuse("needs --lira.", **{name: value is not None and value is not False for name, value in named.items()})
         if chosen["canaries"] is None and chosen["canary_kind"] != KINDS[0]:
             raise InputError("--canary-kind says what canaries are; say how many with --canaries M.")
         return
-    one = {"--canaries": chosen["canaries"], **others}
-    refuse(one, "is about one training, and --lira trains many; leave one of them out.")
+    why = "is about one training, and --lira trains many; leave one of them out."
+    refuse(why, canaries=chosen["canaries"], **others)
 
 
 def with_canaries(data: Dataset, chosen: dict[str, Any]) -> tuple[Dataset, int, Canaries | CanaryPairs | None]:
