@@ -39,14 +39,13 @@ from calipers.auditing.statistics import error_level, gains, upper_rate, wilson_
 from calipers.bracket import Evidence, Kind
 from calipers.citations import statement
 from calipers.curves.gdp import gdp_mu
-from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
+from calipers.domains import BELOW_ONE, OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY
 from calipers.numerics.types import FloatArray
 
 SELECTION_SHARE = 0.25
 """The part of the trials that chooses the test. A quarter finds the threshold well and costs the rest little."""
 
 DEFAULT_DELTA0 = 1e-10
-_DELTA0 = Domain(0.0, 1.0, high_open=True)
 _ERROR_SHARES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _MOST_CANDIDATES = 1000
 _TAIL_CANDIDATES = 50
@@ -278,7 +277,7 @@ class SplitScores:
         Post-condition: it exceeds the true mu (up to delta0, and so over all alpha) with probability at most
         1 - confidence.
         """
-        delta0 = _DELTA0.check("delta0", delta0)
+        delta0 = BELOW_ONE.check("delta0", delta0)
         choice = self.choose(lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64))
         value = gdp_mu(attack_curve(*self.rates(choice.test, choice.share)), delta0)
         how = "Clopper-Pearson bounds on the two rates sharing the error budget."

@@ -30,7 +30,7 @@ from calipers.citations import implements
 from calipers.curves.envelope import bayes_error
 from calipers.curves.points import UNIT, moved
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain
+from calipers.domains import BELOW_ONE, COUNT, NON_NEGATIVE, POSITIVE
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -40,7 +40,6 @@ from calipers.numerics.normal import (
 )
 from calipers.numerics.types import FloatArray
 
-_FAILURE = Domain(0.0, 1.0, high_open=True)
 _SMALLEST = 1e-300
 
 
@@ -64,7 +63,7 @@ def gdp_mu(curve: TradeoffCurve, delta0: float = 1e-10) -> float:
     Post-condition: UPPER: the mechanism is mu-GDP up to delta0, rounding included. LOWER: no mu below the returned one
     is valid for any mechanism whose curve lies at or below the attack's.
     """
-    delta0 = _FAILURE.check("delta0", delta0)
+    delta0 = BELOW_ONE.check("delta0", delta0)
     # A coordinate at or above 1 - delta0 is never below the Gaussian curve, which stays at or under 1 - delta0.
     binding = (curve.alpha_c > delta0) & (curve.beta_c > delta0)
     if not binding.any():
@@ -100,7 +99,7 @@ def regret(curve: TradeoffCurve, mu: float, delta0: float = 0.0) -> float:
     Post-condition: from a LOWER curve (an attack), an upper bound of the regret of every mechanism whose curve lies at
     or below it; from an UPPER curve, a lower bound of the mechanism's regret. Rounding is charged to that direction.
     """
-    mu, delta0 = NON_NEGATIVE.check("mu", mu), _FAILURE.check("delta0", delta0)
+    mu, delta0 = NON_NEGATIVE.check("mu", mu), BELOW_ONE.check("delta0", delta0)
     up = 1.0 if curve.side is Side.LOWER else -1.0
 
     def profile(odds: FloatArray) -> FloatArray:

@@ -17,7 +17,7 @@ from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY
 from calipers.errors import InputError
 from calipers.kept import kept
 from calipers.measure.jaw import Evaluation, Found, Jaw, depth_for
@@ -26,7 +26,6 @@ from calipers.run import Run
 from calipers.shown import Printed
 from calipers.stated import Stated
 
-DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
 DEFAULT_DELTA0 = 1e-10
 _DEEPEST, _TINY = 1e-12, 1e-290
 
@@ -225,7 +224,7 @@ class Measurement(Printed):
     @implements("gomez2025:eq21", "gomez2025:eq24")
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
         """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
-        delta0 = DELTA0.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
+        delta0 = OPEN_UNIT.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
         lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
         overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf

@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaln
 
-from calipers.domains import Domain
+from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.numerics.elementary import halved
 from calipers.numerics.gamma import exponential_excess, stirling_correction
@@ -38,7 +38,6 @@ BINOMIAL_RELATIVE_ERROR = 1e-12
 """Relative error of a binomial probability above 1e-300 for up to 1e10 trials (checked; typically 1e-14)."""
 
 TRIALS = Domain(0, 10**10, integer=True)
-RATE = Domain(0.0, 1.0, low_open=True)
 
 
 def excess(x: FloatArray, y: FloatArray, difference: FloatArray) -> FloatArray:
@@ -51,7 +50,7 @@ def excess(x: FloatArray, y: FloatArray, difference: FloatArray) -> FloatArray:
 def log_binomial(k: FloatArray, trials: int, rate: float) -> FloatArray:
     """log P(Bin(trials, rate) = k) for whole k in 0 .. trials, with the stated relative error of its exponential."""
     trials = TRIALS.check_int("trials", trials)
-    rate = RATE.check("rate", rate)
+    rate = POSITIVE_PROBABILITY.check("rate", rate)
     k = np.asarray(k, dtype=np.float64)
     if np.any((k < 0) | (k > trials) | (k != np.floor(k))):
         raise InputError(f"Expected whole numbers of successes between 0 and {trials}.")
@@ -91,7 +90,7 @@ class BinomialWindow:
 def binomial_window(trials: int, rate: float, log_outside: float) -> BinomialWindow:
     """All k around the mean beyond which either tail has at most e^log_outside mass, for the caller to charge."""
     trials = TRIALS.check_int("trials", trials)
-    rate = RATE.check("rate", rate)
+    rate = POSITIVE_PROBABILITY.check("rate", rate)
     if rate == 1.0 or trials == 0:
         return BinomialWindow(np.array([float(trials)]), np.ones(1), 0.0)
     mean = trials * rate

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket, Evidence
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
+from calipers.domains import BELOW_ONE, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
@@ -26,7 +26,6 @@ NOTHING_HIDDEN = 0.99
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_FPRS = (0.1, 0.01, 0.001)
 DEFAULT_DELTA0 = 1e-10
-DELTA0 = Domain(0.0, 1.0, high_open=True)
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Questions:
             NON_NEGATIVE.check("epsilon", epsilon)
         for fpr in self.fprs:
             OPEN_UNIT.check("fpr", fpr)
-        DELTA0.check("delta0", self.delta0, "It is the part of delta that mu is allowed to leave unexplained.")
+        BELOW_ONE.check("delta0", self.delta0, "It is the part of delta that mu is allowed to leave unexplained.")
 
     @classmethod
     def asked(
