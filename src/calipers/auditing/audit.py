@@ -40,7 +40,7 @@ from calipers.auditing.verdict import (
 )
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.shown import Printed, plain
+from calipers.shown import Printed, as_record, plain
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -88,26 +88,9 @@ class AuditResult(Printed):
 
     def to_dict(self) -> dict[str, object]:
         """The result as one JSON object, keys as in the output of `measure`."""
-        curve = self.band.curve
-        return {
-            "target": self.target,
-            "distinguisher": self.distinguisher,
-            "trials": self.trials,
-            "seed": self.seed,
-            "confidence": self.confidence,
-            "epsilon": plain(self.epsilon),
-            "delta": plain(self.delta),
-            "gdp": self.mu.to_dict(),
-            "curve": {
-                "alpha": curve.alpha.tolist(),
-                "beta": curve.beta.tolist(),
-                "evidence": self.band.evidence.to_dict(),
-            },
-            "verdict": plain(self.verdict),
-            "upper_verdict": plain(self.upper_verdict),
-            "as_described": self.as_described,
-            "notes": list(self.notes),
-        } | ({"looks": plain(self.looks)} if self.looks else {})
+        record = as_record(self, "notes", "looks", "target_name", "scored_by", mu="gdp", band="curve")
+        record |= {"as_described": self.as_described, "notes": list(self.notes)}
+        return record | ({"looks": plain(self.looks)} if self.looks else {})
 
 
 class AuditOptions(HowToPlay, total=False):

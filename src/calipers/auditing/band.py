@@ -146,3 +146,8 @@ class Band:
         text = "Error rates of all thresholds at once: Dvoretzky-Kiefer-Wolfowitz-Massart and order statistics."
         source = f"{statement('massart1990:cor1')}; {statement('clopper1934:limits')}"
         return Evidence(Kind.STATISTICAL, text, source, self.confidence)
+
+    def to_dict(self) -> dict[str, object]:
+        """The curve as a JSON object."""
+        curve, evidence = self.curve, self.evidence.to_dict()
+        return {"alpha": curve.alpha.tolist(), "beta": curve.beta.tolist(), "evidence": evidence}

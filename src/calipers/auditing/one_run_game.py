@@ -32,7 +32,7 @@ from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
-from calipers.shown import as_record, plain
+from calipers.shown import as_record
 
 Training = Callable[[NDArray[np.bool_], np.random.Generator], object]
 
@@ -70,15 +70,8 @@ class OneRunResult:
     def to_dict(self) -> dict[str, object]:
         """The result as one JSON object."""
         said = {against: {"outcome": outcome.value, "message": text} for against, outcome, text in self.verdicts}
-        return {
-            "one_run": True,
-            "target": self.source,
-            "confidence": self.confidence,
-            "epsilon": plain(self.epsilon),
-            "verdict": said.get("claim"),
-            "upper_verdict": said.get("upper jaw"),
-            "notes": list(self.notes),
-        }
+        verdicts = {"verdict": said.get("claim"), "upper_verdict": said.get("upper jaw"), "notes": list(self.notes)}
+        return {"one_run": True, **as_record(self, "verdicts", "notes", source="target"), **verdicts}
 
 
 def default_guesses(canaries: int) -> tuple[tuple[int, int], ...]:

@@ -10,6 +10,7 @@ import click
 from calipers.cli.kinds import one_of, option
 from calipers.cli.options import json_option
 from calipers.errors import InputError
+from calipers.shown import as_record
 
 if TYPE_CHECKING:
     from calipers.theorems.registry import Theorem, TheoremValue
@@ -103,16 +104,8 @@ def _explained(entry: Theorem) -> str:
 def _as_json(name: str, result: TheoremValue) -> str:
     from calipers.reports.records import to_document
 
-    return to_document(
-        {
-            "theorem": name,
-            "values": dict(result.values),
-            "direction": result.direction.value,
-            "reads": result.reads,
-            "source": str(result.statement),
-            "note": result.note,
-        }
-    )
+    about = {"source": str(result.statement), "note": result.note}
+    return to_document({"theorem": name, **as_record(result, "statement", "note"), **about})
 
 
 def _as_text(result: TheoremValue) -> str:

@@ -17,6 +17,7 @@ from calipers.provenance import sealed
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
 from calipers.run import Run
+from calipers.shown import plain
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -115,10 +116,7 @@ def comparison_record(comparison: Comparison) -> Record:
         ],
         "headline": comparison.headline,
         "winner": comparison.winner,
-        "verdicts": [
-            {"first": v.first, "second": v.second, "order": v.order.value, "sentence": v.sentence}
-            for v in comparison.verdicts
-        ],
+        "verdicts": plain(comparison.verdicts),
     }
 
 
