@@ -123,15 +123,12 @@ def fit(target: Target, *, pilot: int, seed: int, time_limit: float | None = Non
             f"{target.name} shows {absent.shape[1]} numbers without the record and {present.shape[1]} with it."
         )
     half = pilot // 2
-    candidates = residual_scores(absent[:half], present[:half])
-    chosen: Residuals | None = None
-    if candidates:
-        best = _tells(_gaussians(absent[:half], present[:half]), absent[half:], present[half:]) + MARGIN
-        for candidate in candidates:
-            told = _tells(candidate, absent[half:], present[half:])
-            if told > best:
-                chosen, best = candidate, told
-    if chosen is None:
+
+    def tells(score: Plain | Fitted | Residuals) -> float:
+        return _tells(score, absent[half:], present[half:])
+
+    chosen = max(residual_scores(absent[:half], present[:half]), key=tells, default=None)
+    if chosen is None or tells(chosen) <= tells(_gaussians(absent[:half], present[:half])) + MARGIN:
         return _gaussians(absent, present)
     again = [found for found in residual_scores(absent, present) if found.reading == chosen.reading]
     return again[0] if again else chosen

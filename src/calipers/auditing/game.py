@@ -294,8 +294,5 @@ def _check_repeated(game: Game, first: PlayedChunk, second: PlayedChunk, *, resu
 
 
 def _same(first: FloatArray, second: FloatArray) -> bool:
-    finite = np.isfinite(first)
-    if not np.array_equal(finite, np.isfinite(second)) or not np.array_equal(first[~finite], second[~finite]):
-        return False
-    scale = float(np.abs(first[finite]).max(initial=0.0))
-    return bool((np.abs(first[finite] - second[finite]) <= REPEATED * scale).all())
+    scale = float(np.abs(first[np.isfinite(first)]).max(initial=0.0))
+    return np.allclose(first, second, rtol=0.0, atol=REPEATED * scale)

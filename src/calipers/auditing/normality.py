@@ -40,7 +40,7 @@ from calipers.auditing.mixtures import Mixture
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, choice
 from calipers.errors import InputError
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import FloatArray, IntArray
 
 TESTS = ("variance", "kolmogorov-smirnov")
 AGGREGATIONS = ("vote", "best-fit")
@@ -110,36 +110,30 @@ class NormalityTest:
         return {"distinguisher": "normality", **chosen, "of": self.target.identity()}
 
     @cached_property
-    def _explanations(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(sum, divisor) of each batch under D; the same of each (batch, inclusion) under D'; weights of the latter.
-
-        Row j of the third array says which batch of D belongs to (batch, inclusion) j, and how probable j is.
-        """
+    def _explanations(self) -> tuple[Mixture, Mixture, IntArray]:
+        """The batches of D, those of D' with the record's inclusion, and to which of D each of the latter belongs."""
         absent, present = Mixture(self.target, False), Mixture(self.target, True)
         batches = {float(size): row for row, size in enumerate(absent.crowd[:, 0])}
-        partner = np.array([batches[float(size)] for size in present.crowd[:, 0]], dtype=np.float64)
-        return (
-            np.column_stack([absent.sums[:, 0], absent.divisors[:, 0]]),
-            np.column_stack([present.sums[:, 0], present.divisors[:, 0]]),
-            np.column_stack([partner, np.exp(present.log_weight)]),
-        )
+        return absent, present, np.array([batches[float(size)] for size in present.crowd[:, 0]])
 
     def scores(self, outputs: FloatArray) -> FloatArray:
         """One score for each run, the sum over its rounds."""
         found = np.asarray(outputs, dtype=np.float64)
         if found.ndim != 3 or found.shape[2] != self.target.dimension:
             raise InputError(f"Expected outputs of shape (count, rounds, {self.target.dimension}), got {found.shape}.")
-        absent, present, pairs = self._explanations
-        fits_absent = np.stack([self._p_value(found, *row) for row in absent])
-        fits_present = np.stack([self._p_value(found, *row) for row in present])
+        absent, present, partner = self._explanations
+        fits_absent, fits_present = (
+            np.stack([self._p_value(found, *row) for row in zip(side.sums[:, 0], side.divisors[:, 0], strict=True)])
+            for side in (absent, present)
+        )
         if self.aggregation == "best-fit":
             tiny = np.finfo(np.float64).tiny
             best = [np.log(np.maximum(fits.max(axis=0), tiny)) for fits in (fits_present, fits_absent)]
             return np.asarray((best[0] - best[1]).sum(axis=1), dtype=np.float64)
-        passes_absent = (fits_absent >= self.level).astype(np.float64)[pairs[:, 0].astype(np.int64)]
+        passes_absent = (fits_absent >= self.level).astype(np.float64)[partner]
         passes_present = (fits_present >= self.level).astype(np.float64)
         votes = 0.5 + 0.5 * (passes_present - passes_absent)
-        return np.asarray(np.einsum("j,jcr->c", pairs[:, 1], votes), dtype=np.float64)
+        return np.asarray(np.einsum("j,jcr->c", np.exp(present.log_weight), votes), dtype=np.float64)
 
     def _p_value(self, outputs: FloatArray, total: float, divisor: float) -> FloatArray:
         """The test's p-value that the outputs are (total e + sigma Z)/divisor."""

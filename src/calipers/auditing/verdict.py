@@ -214,43 +214,37 @@ class Verdict:
         return as_record(self, "test", "confidence", "unseen") | said
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What the first part of the trials chose to judge."""
-
-    epsilon: float
-    chosen: Chosen
-    forward: bool
-
-
 def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tuple[float, bool]:
     """(gain - claimed, whether forward) of a test with these rates, in the direction where the first is largest."""
     forward, backward = gains(*rates, epsilon)
     return max((float(forward) - profile.forward(epsilon), True), (float(backward) - profile.backward(epsilon), False))
 
 
-def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) -> _Choice:
-    """The epsilon with the most headroom: the excess that was seen, over the expected width of its bound."""
-    found: list[tuple[float, _Choice]] = []
+def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) -> tuple[float, Chosen, bool]:
+    """What the first part of the trials chose to judge: epsilon, test, and whether forward.
+
+    The epsilon has the most headroom: the excess that was seen, over the expected width of its bound.
+    """
+    found = []
     for epsilon in epsilons:
         chosen = scores.choose_for_delta(epsilon)
         seen, _ = _excess(chosen.seen, profile, epsilon)
         expected, forward = _excess(chosen.expected, profile, epsilon)
-        found.append((seen / (seen - expected), _Choice(epsilon, chosen, forward)))
+        found.append((seen / (seen - expected), (epsilon, chosen, forward)))
     return max(found, key=lambda one: one[0])[1]
 
 
 def _trials_estimate(
-    scores: SplitScores, choice: _Choice, profile: Profile, excluded: float, violation: float
+    scores: SplitScores, test: ThresholdTest, profile: Profile, epsilon: float, excluded: float, violation: float
 ) -> int | None:
     """Trials for each hypothesis after which one of the two sides would probably be told: an estimate."""
-    rates = scores.observed_rates(choice.chosen.test)
-    gap, forward = _excess(rates, profile, choice.epsilon)
+    rates = scores.observed_rates(test)
+    gap, forward = _excess(rates, profile, epsilon)
     played = max(scores.absent.size, scores.present.size)
     # To exclude: the band narrows like one over the square root of the trials, around the excess that was seen.
     to_exclude = played * ((excluded - gap) / (violation - gap)) ** 2 if gap < violation else math.inf
     most = min(_MOST_TRIALS, to_exclude)
-    odds = math.exp(choice.epsilon)
+    odds = math.exp(epsilon)
     factors = (odds, 1.0) if forward else (1.0, odds)
     total, z = played, -float(special.ndtri(scores.error))
     while gap > 0.0 and total < most:
@@ -293,11 +287,10 @@ def judge(
     grid = [EPSILON.check("epsilon", epsilon) for epsilon in epsilons]
     if not grid:
         raise InputError("Expected at least one epsilon at which to compare, got none.")
-    choice = _choose(scores, profile, grid)
-    lower = scores.largest_delta(choice.chosen, choice.epsilon, choice.forward)
-    claimed = (profile.forward if choice.forward else profile.backward)(choice.epsilon)
-    allowed = [min(profile.forward(epsilon), profile.backward(epsilon)) for epsilon in grid]
-    excluded = max(scores.band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
+    epsilon, chosen, forward = _choose(scores, profile, grid)
+    lower = scores.largest_delta(chosen, epsilon, forward)
+    claimed = (profile.forward if forward else profile.backward)(epsilon)
+    excluded = max(scores.band.largest_delta(at) - min(profile.forward(at), profile.backward(at)) for at in grid)
     trials = None
     if lower > claimed:
         outcome = AuditOutcome.FALSIFIED
@@ -305,8 +298,8 @@ def judge(
         outcome = AuditOutcome.CONSISTENT
     else:
         outcome = AuditOutcome.CANNOT_TELL
-        trials = _trials_estimate(scores, choice, profile, excluded, violation)
+        trials = _trials_estimate(scores, chosen.test, profile, epsilon, excluded, violation)
     return Verdict(
-        outcome, profile.name, choice.epsilon, lower, claimed, choice.chosen.test, excluded, violation, trials,
+        outcome, profile.name, epsilon, lower, claimed, chosen.test, excluded, violation, trials,
         scores.confidence, _unseen(scores, blind),
     )  # fmt: skip
