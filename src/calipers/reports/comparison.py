@@ -77,13 +77,16 @@ class Comparison(Printed):
     files: tuple[str, ...] = ()
     """The run files, where the runs were read from some."""
 
+    def _beside(self, name: str) -> list[tuple[Order, str]]:
+        """Every verdict about this run, told as if it came first, and the other run."""
+        turned = [(_TURNED[v.order], v.first) for v in self.verdicts if v.second == name]
+        return turned + [(v.order, v.second) for v in self.verdicts if v.first == name]
+
     @property
     def winner(self) -> str | None:
         """The run that is proven to be at least as private as every other at every error rate, and more than one."""
         for name in self.names:
-            orders = [
-                v.order if v.first == name else _TURNED[v.order] for v in self.verdicts if name in (v.first, v.second)
-            ]
+            orders = [order for order, _ in self._beside(name)]
             if Order.FIRST in orders and all(order in (Order.FIRST, Order.SAME) for order in orders):
                 return name
         return None
@@ -123,11 +126,7 @@ class Comparison(Printed):
             return tuple(verdict.sentence for verdict in self.verdicts)
         found = []
         for name in self.names:
-            worse = [
-                v.second if v.first == name else v.first
-                for v in self.verdicts
-                if (v.order is Order.FIRST and v.first == name) or (v.order is Order.SECOND and v.second == name)
-            ]
+            worse = [other for order, other in self._beside(name) if order is Order.FIRST]
             if worse:
                 found.append(_sentence(name, ", ".join(worse), Order.FIRST))
         for order, words in _ALL_OF.items():

@@ -19,27 +19,30 @@ if TYPE_CHECKING:
 
 ENDS = ("at least (attack)", "at most (proof)")
 
-
-def rate_figures(measurement: Measurement, answers: Answers) -> tuple[Figure, Figure]:
-    """The trade-off curve on even axes, and where privacy is lost or kept: true positive rates, both axes in logs."""
-    curves = [measurement.envelope(side) for side in (Side.UPPER, Side.LOWER)]
-    even = _figure(
-        tradeoff_view(),
-        curves,
-        answers,
+_SIDES = (Side.UPPER, Side.LOWER)
+_WORDS = {
+    "tradeoff": (
         "Trade-off curve",
         "The smallest false negative rate of any attack at each false positive rate. The true curve lies between the "
         "proof, below, and the attack, above. The closer to the diagonal, the more private.",
-    )
-    low = _figure(
-        low_rates_view(),
-        curves,
-        answers,
+    ),
+    "low-rates": (
         "Low false positive rates",
         "The largest true positive rate of any attack, both axes logarithmic. The truth lies between the attack, "
         "below, and the proof, above. The closer to guessing, the more private.",
-    )
-    return even, low
+    ),
+    "profile": (
+        "Privacy profile",
+        "delta at each epsilon, logarithmic. The true profile lies between the attack, below, and the proof, above. "
+        "The lower, the more private.",
+    ),
+}
+
+
+def rate_figures(measurement: Measurement, answers: Answers) -> tuple[Figure, Figure]:
+    """The trade-off curve on even axes, and where privacy is lost or kept: true positive rates, both axes in logs."""
+    curves = [measurement.envelope(side) for side in _SIDES]
+    return _figure(tradeoff_view(), curves, answers), _figure(low_rates_view(), curves, answers)
 
 
 def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bool = True) -> Figure | None:
@@ -55,20 +58,10 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     if with_claim and comparable(answers.runs):
         claimed = measurement.claim.proof.curve(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)
         claims.append(view.line("usual claim (Poisson, undivided sum)", "claim", claimed.delta))
-    return _figure(
-        view,
-        [measurement.curve(side) for side in (Side.UPPER, Side.LOWER)],
-        answers,
-        "Privacy profile",
-        "delta at each epsilon, logarithmic. The true profile lies between the attack, below, and the proof, above. "
-        "The lower, the more private.",
-        claims,
-    )
+    return _figure(view, [measurement.curve(side) for side in _SIDES], answers, claims)
 
 
-def _figure(
-    view: View, curves: Sequence[Any], answers: Answers, title: str, description: str, others: Sequence[Line] = ()
-) -> Figure:
+def _figure(view: View, curves: Sequence[Any], answers: Answers, others: Sequence[Line] = ()) -> Figure:
     """Proof and attack with what lies between them, the Gaussian fit, and others."""
     proof, attack = (view.read(curve) for curve in curves)
     lines = [view.line(PROOF, "proof", proof), view.line(ATTACK, "attack", attack)]
@@ -77,7 +70,7 @@ def _figure(
     if (fit := view.fit(answers)) is not None:
         lines.append(view.line(fit_label(answers), "fit", fit))
         columns.append(view.column("mu-GDP fit", fit, nearest))
-    return view.figure(title, description, [*lines, *others], columns, between=(0, 1))
+    return view.figure(*_WORDS[view.name], [*lines, *others], columns, between=(0, 1))
 
 
 def bracket_figure(answers: Answers) -> Figure:
