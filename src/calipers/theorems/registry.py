@@ -56,13 +56,8 @@ class Parameter:
     help: str
     default: Number | None = None
 
-    @property
-    def required(self) -> bool:
-        """Whether the caller has to give it."""
-        return self.default is None
-
     def __str__(self) -> str:
-        tail = "" if self.required else f" (default {self.default})"
+        tail = "" if self.default is None else f" (default {self.default})"
         return f"{self.name} in {self.domain}: {self.help}{tail}"
 
 
@@ -201,7 +196,7 @@ def evaluate(name: str, **params: object) -> TheoremValue:
         raise InputError(
             f"{name} has no parameter {', '.join(unknown)}. It takes: {'; '.join(map(str, known.values()))}."
         )
-    missing = [parameter for parameter in entry.parameters if parameter.required and parameter.name not in params]
+    missing = [one for one in entry.parameters if one.default is None and one.name not in params]
     if missing:
         raise InputError(f"{name} also needs: {'; '.join(map(str, missing))}.")
     values = _named(entry.function(**params, **entry.at))
