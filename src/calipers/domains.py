@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from calipers.errors import InputError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -79,3 +83,14 @@ def choice(name: str, value: object, allowed: tuple[str, ...], remedy: str = "")
         listed = ", ".join(repr(a) for a in allowed)
         raise InputError(f"Expected {name} to be one of {listed}, got {name}={shown}.{remedy and ' ' + remedy}")
     return value
+
+
+def looked_up(kind: str, name: str, known: Mapping[str, T], command: str) -> T:
+    """What is known by this name, or `InputError` with the names most like it."""
+    if name not in known:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, n=3)
+        remedy = f"did you mean {' or '.join(near)}?" if near else f"there are {len(known)}."
+        raise InputError(f"No {kind} is called {name!r}; {remedy} `{command}` shows all names.")
+    return known[name]

@@ -8,28 +8,15 @@ are not all names, as a dictionary; a key that is a number, or several with comm
 from __future__ import annotations
 
 import tomllib
-from functools import cached_property
 from importlib import resources
 from types import SimpleNamespace
 from typing import Any
 
 
-class PrintedNumbers:
-    """The printed numbers of the paper whose package this is, each an attribute; read when the first is asked for."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    @cached_property
-    def numbers(self) -> dict[str, Any]:
-        """All of them by their names."""
-        text = resources.files(self._package).joinpath("published.toml").read_text("utf-8")
-        return {name: _read(value) for name, value in tomllib.loads(text).items()}
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self.numbers:
-            raise AttributeError(f"The paper prints nothing that is called {name!r} here.")
-        return self.numbers[name]
+def printed_numbers(package: str) -> SimpleNamespace:
+    """The printed numbers of the paper whose package this is, each an attribute."""
+    text = resources.files(package).joinpath("published.toml").read_text("utf-8")
+    return SimpleNamespace(**{name: _read(value) for name, value in tomllib.loads(text).items()})
 
 
 def _read(value: Any) -> Any:

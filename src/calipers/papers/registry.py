@@ -5,7 +5,6 @@ A paper joins by a package `calipers.papers.KEY` with its `items.toml`, and by i
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import tomllib
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from calipers._version import __version__
+from calipers.domains import looked_up
 from calipers.errors import InputError
 from calipers.papers.drawing import drawn
 from calipers.papers.items import Item, Progress, Views
@@ -57,8 +57,8 @@ def _computed(source: str, entry: dict[str, Any], progress: Progress) -> Views:
 
 def viewed(source: str, entry: dict[str, Any], found: Computed) -> Views:
     """The views of what was found that the item's description asks for: rows, remarks, CSV files, picture."""
-    numbers = importlib.import_module(f"calipers.papers.{source}").published.numbers
-    names = {**numbers, **entry.get("with", {}), **found.facts, "title": entry["title"]}
+    published = importlib.import_module(f"calipers.papers.{source}").published
+    names = {**vars(published), **entry.get("with", {}), **found.facts, "title": entry["title"]}
     rows = tuple(rows_of(entry.get("rows", ()), found, names))
     remarks = tuple(text.format_map(names) for text in entry.get("remarks", ()))
     return Views(rows, remarks, found.data, drawn(entry["picture"], found, names) if "picture" in entry else None)
@@ -66,18 +66,13 @@ def viewed(source: str, entry: dict[str, Any], found: Computed) -> Views:
 
 def find_item(name: str) -> Item:
     """The item of that name, or `InputError` with the names most like it."""
-    items = {item.name: item for item in list_items()}
-    if name not in items:
-        near = difflib.get_close_matches(name, items, n=3)
-        remedy = f"did you mean {' or '.join(near)}?" if near else f"there are {len(items)}."
-        raise InputError(f"No item is called {name!r}; {remedy} `calipers reproduce --list` shows all names.")
-    return items[name]
+    return looked_up("item", name, {item.name: item for item in list_items()}, "calipers reproduce --list")
 
 
 def reproduce(name: str, out_dir: Path, progress: Progress | None = None) -> list[Path]:
     """Compute the item and write its files; the last of them, NAME.json, is the result that `load` reads."""
     item = find_item(name)
-    outcome = item.compute(progress if progress is not None else _unheard)
+    outcome = item.compute(progress or (lambda done, total: None))
     return write_outcome(item, outcome, Path(out_dir))
 
 
@@ -92,7 +87,3 @@ def finished(name: str, out_dir: Path) -> bool:
         return load(name, out_dir).version == __version__
     except InputError:
         return False
-
-
-def _unheard(done: int, total: int) -> None:
-    """Progress that nobody watches."""

@@ -19,7 +19,6 @@ one epoch (T or M in the papers), `steps` the number of batches of a whole run."
 
 from __future__ import annotations
 
-import difflib
 import enum
 import functools
 import inspect
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from calipers.citations import Statement, implements, statement
-from calipers.domains import Domain
+from calipers.domains import Domain, looked_up
 from calipers.errors import ConditionError, InputError
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -175,11 +174,7 @@ def unmet(condition: str, /, **values: object) -> ConditionError:
 
 def find(name: str) -> Theorem:
     """The theorem of that name, or `InputError` with the names most like it."""
-    if name not in THEOREMS:
-        near = difflib.get_close_matches(name, THEOREMS, n=3)
-        remedy = f"did you mean {' or '.join(near)}?" if near else f"there are {len(THEOREMS)}."
-        raise InputError(f"No theorem is called {name!r}; {remedy} `calipers theorem --list` shows all names.")
-    return THEOREMS[name]
+    return looked_up("theorem", name, THEOREMS, "calipers theorem --list")
 
 
 def evaluate(name: str, **params: object) -> TheoremValue:

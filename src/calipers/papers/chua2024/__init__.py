@@ -5,6 +5,6 @@ Seven figures and the numbers quoted with them. The paper has no tables.
 
 from __future__ import annotations
 
-from calipers.papers.published import PrintedNumbers
+from calipers.papers.published import printed_numbers
 
-published = PrintedNumbers(__name__)
+published = printed_numbers(__name__)

@@ -6,6 +6,6 @@ Tables 1 and 3 were trained again, with the rows kept (`utility`).
 
 from __future__ import annotations
 
-from calipers.papers.published import PrintedNumbers
+from calipers.papers.published import printed_numbers
 
-published = PrintedNumbers(__name__)
+published = printed_numbers(__name__)

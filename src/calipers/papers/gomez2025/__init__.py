@@ -5,6 +5,6 @@ Figure 3 is a listing of the procedure and has nothing to compute: `calipers.cur
 
 from __future__ import annotations
 
-from calipers.papers.published import PrintedNumbers
+from calipers.papers.published import printed_numbers
 
-published = PrintedNumbers(__name__)
+published = printed_numbers(__name__)

@@ -6,6 +6,6 @@ number stands beside the certified bracket of the pair it is about, so that the 
 
 from __future__ import annotations
 
-from calipers.papers.published import PrintedNumbers
+from calipers.papers.published import printed_numbers
 
-published = PrintedNumbers(__name__)
+published = printed_numbers(__name__)

@@ -7,6 +7,6 @@ number of trials; those in "opacus" run the installed Opacus (`pip install '.[op
 
 from __future__ import annotations
 
-from calipers.papers.published import PrintedNumbers
+from calipers.papers.published import printed_numbers
 
-published = PrintedNumbers(__name__)
+published = printed_numbers(__name__)
