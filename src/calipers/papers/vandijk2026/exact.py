@@ -23,7 +23,7 @@ from calipers.citations import implements
 from calipers.errors import CertificationError
 from calipers.laws.allocated.average import FINEST_RESOLUTION, AllocationPair
 from calipers.laws.composed.product import Product
-from calipers.papers.items import Interval
+from calipers.papers.items import Interval, jaws_of
 
 TOLERANCE = 4e-5
 QUICK_TOLERANCE = 1e-3
@@ -33,8 +33,7 @@ QUICK_TOLERANCE = 1e-3
 @cache
 def profile(noise_multiplier: float, rounds: int, epochs: int, epsilon: float, tolerance: float) -> Interval:
     """(lower, upper) of delta(epsilon) of `epochs` epochs in the isolated view, the larger of both directions."""
-    jaws = Product([(AllocationPair(noise_multiplier, rounds), epochs)]).delta(epsilon, tolerance)
-    return jaws.lower, jaws.upper
+    return jaws_of(Product([(AllocationPair(noise_multiplier, rounds), epochs)]).delta(epsilon, tolerance))
 
 
 @cache

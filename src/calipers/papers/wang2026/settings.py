@@ -35,7 +35,7 @@ from calipers.numerics.elementary import halved
 from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_tail
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Interval
+from calipers.papers.items import Interval, jaws_of
 from calipers.papers.wang2026 import published
 from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
@@ -114,8 +114,7 @@ def delta_jaws(run: Run, epsilon: float = 0.0, tolerance: float = TOLERANCE) -> 
     if run.normalization == "realized":
         # What keeps this bracket open is the proof, not the grid: a finer one costs more and closes nothing.
         tolerance = max(tolerance, 3e-2)
-    found = _product(run).delta(epsilon, tolerance)
-    return found.lower, found.upper
+    return jaws_of(_product(run).delta(epsilon, tolerance))
 
 
 @cache
