@@ -18,24 +18,14 @@ class Shown:
     """What shows itself as a piece of a page in a notebook."""
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        return cast(str, import_module(RENDERER).html(self))
 
 
 class Printed(Shown):
     """What also prints as the command line would print it."""
 
     def __str__(self) -> str:
-        return as_text(self)
-
-
-def as_text(thing: object) -> str:
-    """The object as `calipers measure` would print it."""
-    return cast(str, import_module(RENDERER).text(thing))
-
-
-def as_html(thing: object) -> str:
-    """The object as a piece of a page, with its own style."""
-    return cast(str, import_module(RENDERER).html(thing))
+        return cast(str, import_module(RENDERER).text(self))
 
 
 def as_record(thing: Any, *left_out: str, **names: str) -> dict[str, object]:

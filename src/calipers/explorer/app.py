@@ -94,7 +94,7 @@ def build(limits: Limits | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await service.start()
+        await service.pool.start()
         try:
             yield
         finally:

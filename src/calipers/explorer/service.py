@@ -40,10 +40,6 @@ class Service:
         self._kept: OrderedDict[Hashable, Reply] = OrderedDict()
         self._running: dict[Hashable, Running] = {}
 
-    async def start(self) -> None:
-        """Start the workers."""
-        await self.pool.start()
-
     def stop(self) -> None:
         """End the workers and everything they were doing."""
         for running in self._running.values():

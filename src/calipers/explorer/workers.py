@@ -113,13 +113,9 @@ class WorkerProcess:
         finally:
             # One that was left without an answer, or has grown too large, gets no other job.
             if peak > self._limits.retire_above:
-                self.replace()
+                self.kill()
+                self.begin()
         return reply
-
-    def replace(self) -> None:
-        """End the process, whatever it is doing, and start another."""
-        self.kill()
-        self.begin()
 
     def kill(self) -> None:
         """End the process."""

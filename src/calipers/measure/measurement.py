@@ -91,20 +91,16 @@ class Measurement(Printed):
     @property
     def closes(self) -> bool:
         """Whether one pair is both proven and attained, and every bracket asked for so far is as narrow as asked."""
-        return self._one_pair and not self._missed
+        return self.evaluation.closes and not self._missed
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know: the conditions of the run, and every bracket so far that missed the tolerance."""
         return (*self.conditions, *dict.fromkeys(self._missed))
 
-    @property
-    def _one_pair(self) -> bool:
-        return self.evaluation.closes
-
     def _noted(self, bracket: Bracket, name: str) -> Bracket:
         """The bracket; that it is wider than asked is noted where only the computation can be the reason."""
-        if self._one_pair and not bracket.relative_width <= self.tolerance:
+        if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
             self._missed.append(f"{name} is wider than the tolerance asked for; both jaws hold.")
         return bracket
 
@@ -142,7 +138,7 @@ class Measurement(Printed):
         """
         below, above = found
         narrow = above.value - below.value <= self.tolerance * above.value or above.value <= _TINY
-        if narrow or not self._one_pair:
+        if narrow or not self.evaluation.closes:
             return found
         known = []
         for kind, place, low, high in self._answered():

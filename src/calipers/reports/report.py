@@ -43,21 +43,27 @@ class Report:
     record: Record
 
 
-def report_measurement(measurement: Measurement, questions: Questions) -> Report:
-    """One run from both sides."""
-    return _reported("measure", measurement, questions)
+def report_measurement(
+    measurement: Measurement, questions: Questions, kind: str = "measure", facts: Sequence[tuple[str, str]] = ()
+) -> Report:
+    """One run from both sides, with all sections."""
+    answers, found = asked(measurement, questions)
+    brief = brief_measurement(answers, measurement.tolerance)
+    sections = measurement_sections(measurement, answers, found, facts)
+    record = heading(kind, brief.verdict) | measured(measurement, answers, found)
+    return Report(dataclasses.replace(brief, kind=kind, sections=sections), record)
 
 
 def report_training(measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]]) -> Report:
     """A run that was just trained: its measurement, and what the training loop says of itself, row by row."""
-    report = _reported("train", measurement, questions, facts)
+    report = report_measurement(measurement, questions, "train", facts)
     document = dataclasses.replace(report.document, title="Privacy of a training run")
     return Report(document, {**report.record, "training": dict(facts)})
 
 
 def report_calibration(calibration: Calibration, measurement: Measurement, questions: Questions) -> Report:
     """The run with the noise that was found; `measurement` is of that very run."""
-    report, brief = _reported("calibrate", measurement, questions), brief_calibration(calibration)
+    report, brief = report_measurement(measurement, questions, "calibrate"), brief_calibration(calibration)
     document = dataclasses.replace(
         report.document,
         title=brief.title,
@@ -67,17 +73,6 @@ def report_calibration(calibration: Calibration, measurement: Measurement, quest
     )
     calibrated = {"verdict": brief.verdict, "calibration": calibration_record(calibration)}
     return Report(document, report.record | calibrated)
-
-
-def _reported(
-    kind: str, measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]] = ()
-) -> Report:
-    """What is said of a measured run, with all sections."""
-    answers, found = asked(measurement, questions)
-    brief = brief_measurement(answers, measurement.tolerance)
-    sections = measurement_sections(measurement, answers, found, facts)
-    record = heading(kind, brief.verdict) | measured(measurement, answers, found)
-    return Report(dataclasses.replace(brief, kind=kind, sections=sections), record)
 
 
 def brief_calibration(calibration: Calibration) -> Document:
