@@ -31,7 +31,7 @@ import math
 from dataclasses import dataclass
 
 from calipers.citations import implements
-from calipers.domains import POSITIVE, Domain
+from calipers.domains import OPEN_UNIT, POSITIVE, Domain
 from calipers.errors import InputError
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
@@ -40,7 +40,6 @@ from calipers.laws.core.source import LawSource
 LARGEST_LOG_RATIO = 500.0
 BUCKETS = Domain(2, 1_000_000, integer=True)
 SENSITIVITY = Domain(1, 50_000, integer=True)
-RESPONSE_NOISE = Domain(0.0, 1.0, low_open=True, high_open=True)
 SUBSAMPLE_RATE = Domain(1e-9, 1.0)
 _MOMENT_RESOLUTION = 0.02
 
@@ -96,7 +95,7 @@ def bucket_response(noise_parameter: float, buckets: int, adjacency: str) -> Pai
     P is the response of the record; Q that of another record ("substitute") or a bucket drawn at
     random ("zero-out").
     """
-    p = RESPONSE_NOISE.check("noise_parameter", noise_parameter)
+    p = OPEN_UNIT.check("noise_parameter", noise_parameter)
     k = BUCKETS.check_int("num_buckets", buckets)
     hit, miss = math.log((1.0 - p) + p / k), math.log(p / k)
     if hit - miss > LARGEST_LOG_RATIO:

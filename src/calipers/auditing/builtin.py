@@ -83,7 +83,7 @@ class NoisySums(Sums):
         choice("adjacency", self.adjacency, ADJACENCIES)
         if isinstance(self.gradient, bool) or self.gradient not in (-1, 0, 1):
             raise InputError(f"Expected gradient to be -1, 0 or 1, got gradient={self.gradient}.")
-        if self.fixed_batches:
+        if self.scheme.equal_batches:
             self._check_fixed_batches()
 
     def _check_fixed_batches(self) -> None:
@@ -162,11 +162,6 @@ class NoisySums(Sums):
         return scheme_named(self.sampler)
 
     @property
-    def fixed_batches(self) -> bool:
-        """Whether every batch has the same, known size."""
-        return self.scheme.equal_batches
-
-    @property
     def crowd_matters(self) -> bool:
         """Whether the outputs depend on how many others are in a batch."""
         return self.gradient != 0 or self.normalization == "realized"
@@ -221,7 +216,7 @@ class NoisySums(Sums):
         included = np.zeros(shape)
         if self.is_member(present):
             included = self.scheme.draw(self, shape, rng)
-        if self.fixed_batches:
+        if self.scheme.equal_batches:
             crowd = self.batch_size - included
         elif self.crowd_matters and self.others > 0:
             crowd = self.scheme.crowd(self, count * self.epochs, rng).reshape(shape)

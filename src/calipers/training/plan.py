@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, SEED, Domain, choice
+from calipers.domains import BELOW_ONE, COUNT, NON_NEGATIVE, POSITIVE, SEED, Domain, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import NORMALIZATIONS, Run
 from calipers.samplers import Sampler
@@ -28,7 +28,6 @@ from calipers.schemes import SAMPLERS, scheme_named, scheme_of
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine")
-MOMENTUM = Domain(0.0, 1.0, high_open=True)
 
 
 class RunReading(TypedDict, total=False):
@@ -75,7 +74,7 @@ class Plan:
         choice("optimizer", self.optimizer, OPTIMIZERS)
         choice("schedule", self.schedule, SCHEDULES)
         POSITIVE.check("learning_rate", self.learning_rate)
-        MOMENTUM.check("momentum", self.momentum)
+        BELOW_ONE.check("momentum", self.momentum)
         NON_NEGATIVE.check("weight_decay", self.weight_decay)
         if self.micro_batch is not None:
             COUNT.check_int("micro_batch", self.micro_batch)
