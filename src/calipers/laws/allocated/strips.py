@@ -30,22 +30,12 @@ def joined(first: Strip | None, second: Strip | None) -> Strip | None:
     """The sum of two strips of one lattice."""
     if first is None or second is None:
         return second if first is None else first
-    (low, rows), (other_low, other) = first, second
-    start = other_low - low
-    end = start + other.shape[1]
-    if start >= 0 and end <= rows.shape[1]:  # one inside the other, as rungs mostly are
-        total = rows.copy()
-        total[:, start:end] += other
-        return Strip(low, total)
-    if start <= 0 and end >= rows.shape[1]:
-        total = other.copy()
-        total[:, -start : rows.shape[1] - start] += rows
-        return Strip(other_low, total)
-    before = min(start, 0)
-    total = np.zeros((rows.shape[0], max(end, rows.shape[1]) - before))
-    total[:, -before : rows.shape[1] - before] = rows
-    total[:, start - before : end - before] += other
-    return Strip(low + before, total)
+    (size, width), low = first.rows.shape, min(first.low, second.low)
+    start, other = first.low - low, second.low - low
+    total = np.zeros((size, max(start + width, other + second.rows.shape[1])))
+    total[:, start : start + width] = first.rows
+    total[:, other : other + second.rows.shape[1]] += second.rows
+    return Strip(low, total)
 
 
 def coarsened(strip: Strip) -> Strip:
