@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from calipers.auditing.verdict import AuditOutcome
     from calipers.reports.answers import Answers
 
-CONDITIONS = ("refuted", "falsified", "open")
 STATUS = {"refuted": 4, "falsified": 4, "open": 3}
 
 
@@ -39,7 +38,7 @@ def fail_on_option(*meant: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return click.option(
         "--fail-on",
         multiple=True,
-        type=click.Choice(CONDITIONS),
+        type=click.Choice(list(STATUS)),
         callback=check,
         help="After printing, end with status 4 (refuted: an attack exceeds the usual claim; falsified: an audit found "
         "the claim false) or 3 (open: undecided). Repeatable; here: " + ", ".join(meant) + ".",
@@ -48,14 +47,8 @@ def fail_on_option(*meant: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 def end_measured(fail_on: Sequence[str], measured: Sequence[Answers]) -> None:
     """End with the gravest condition that was asked for and holds for any of the runs; else return."""
-    if not fail_on:
-        return
-
-    _end(
-        fail_on,
-        refuted=any(row.refuted for answers in measured for row in answers.epsilon),
-        open=not all(answers.closes for answers in measured),
-    )
+    refuted = any(row.refuted for answers in measured for row in answers.epsilon)
+    _end(fail_on, refuted=refuted, open=not all(answers.closes for answers in measured))
 
 
 def end_audited(fail_on: Sequence[str], outcomes: Sequence[AuditOutcome]) -> None:

@@ -17,6 +17,7 @@ from fastapi.responses import Response
 
 from calipers._version import __version__
 from calipers.errors import InputError
+from calipers.explorer import jobs
 from calipers.explorer.form import form_record
 from calipers.explorer.guard import BodyError, read_body
 from calipers.explorer.interface import OPERATIONS, REPORT_TYPES
@@ -171,11 +172,11 @@ def _add_interface(app: FastAPI, service: Service) -> None:
             attached = {"content-disposition": f'attachment; filename="{file}.{form}"'} if file else None
             return Response(reply.page if page else reply.content, media_type=REPORT_TYPES[form], headers=attached)
 
-    add("measure", lambda body, _: service.measured(read_asked(body)))
-    add("explore", lambda body, _: service.measured(read_asked(body)), page=True)
+    add("measure", lambda body, _: service.answered(jobs.measured, read_asked(body)))
+    add("explore", lambda body, _: service.answered(jobs.measured, read_asked(body)), page=True)
     add("compare", lambda body, _: service.compared(read_asked_together(body)))
-    add("calibrate", lambda body, _: service.calibrated(read_asked_noise(body)))
-    add("report", lambda body, form: service.report(read_asked(body), form), "calipers")
+    add("calibrate", lambda body, _: service.answered(jobs.calibrated, read_asked_noise(body)))
+    add("report", lambda body, form: service.answered(jobs.report, read_asked(body), form), "calipers")
     add(
         "compare/report",
         lambda body, form: service.comparison_report(read_asked_together(body), form),

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 
 from calipers.explorer import jobs
-from calipers.explorer.jobs import Job, Refusal, Reply
+from calipers.explorer.jobs import Job, Refusal, Reply, Written
 from calipers.explorer.requests import Asked, AskedNoise, AskedTogether
 from calipers.explorer.workers import Limits, WorkerPool
 
@@ -46,17 +46,13 @@ class Service:
             running.task.cancel()
         self.pool.stop()
 
-    async def measured(self, asked: Asked) -> Reply:
-        """The measured run, or why there is none."""
-        return await self._reply(asked, asked, partial(jobs.measured, asked))
-
-    async def report(self, asked: Asked, form: str) -> Reply:
-        """The report of a run, or why there is none."""
-        return await self._reply((form, asked), asked, partial(jobs.report, asked, form))
+    async def answered(self, job: Callable[..., Written], asked: Asked | AskedNoise, *form: str) -> Reply:
+        """What the job makes of the request, or why it makes nothing."""
+        return await self._reply((job, asked, *form), asked, partial(job, asked, *form))
 
     async def compared(self, together: AskedTogether) -> Reply:
         """What `calipers compare --json` prints, or why one of the runs has no measurement."""
-        replies = await asyncio.gather(*(self.measured(asked) for asked in together.each))
+        replies = await asyncio.gather(*(self.answered(jobs.measured, asked) for asked in together.each))
         found = []
         for name, one in zip(together.names, replies, strict=True):
             if isinstance(one, Refusal):
@@ -64,10 +60,6 @@ class Service:
             assert one.judged is not None
             found.append(one.judged)
         return await self._reply(together, None, partial(jobs.compared, together.names, found))
-
-    async def calibrated(self, asked: AskedNoise) -> Reply:
-        """What `calipers calibrate --json` prints, or why no noise is found."""
-        return await self._reply(asked, asked, partial(jobs.calibrated, asked))
 
     async def comparison_report(self, together: AskedTogether, form: str) -> Reply:
         """The report of a comparison, or why one of the runs has no measurement."""
