@@ -63,7 +63,7 @@ class Concentrated(LawSource):
         NON_NEGATIVE.check("xi", self.xi)
 
     @property
-    def concentrated(self) -> tuple[float, float]:
+    def concentrated(self) -> tuple[float, float]:  # type: ignore[override]
         """The guarantee."""
         return self.rho, self.xi
 

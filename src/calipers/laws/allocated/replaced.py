@@ -140,7 +140,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         return self.rounds == 1 and self.participation == 1.0
 
     @property
-    def coarse(self) -> bool:
+    def coarse(self) -> bool:  # type: ignore[override]
         """A finer law would cost more than it tells."""
         return not self.known
 
@@ -215,7 +215,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         return min(high, low + below / slope), slope
 
     @property
-    def lone_pair(self) -> ReplacedPair:
+    def lone_pair(self) -> ReplacedPair:  # type: ignore[override]
         """Its own epsilon and delta."""
         return self
 

@@ -210,7 +210,7 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         return _curve(self, smallest_delta)
 
     @property
-    def lone_attack(self) -> ShuffleAttack:
+    def lone_attack(self) -> ShuffleAttack:  # type: ignore[override]
         """Its own epsilon and delta."""
         return self
 

@@ -184,7 +184,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         return best
 
     @property
-    def lone_proof(self) -> ShuffledEpoch:
+    def lone_proof(self) -> ShuffledEpoch:  # type: ignore[override]
         """Its own epsilon and delta."""
         return self
 

@@ -59,10 +59,8 @@ class LonePair(Protocol):
 class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its two kinds have none
     """What proofs and attacks have in common."""
 
-    @property
-    def both(self) -> LawSource | None:
-        """The same source where it is proof and attack in one."""
-        return None
+    both: LawSource | None = None
+    """The same source where it is proof and attack in one."""
 
     mu: float | None = None
     """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
@@ -75,10 +73,8 @@ class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its
     span: float | None = None
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
 
-    @property
-    def coarse(self) -> bool:
-        """Whether laws end at a resolution of their own: where an answer is wide, further questions are no help."""
-        return False
+    coarse: bool = False
+    """Whether laws end at a resolution of their own: where an answer is wide, further questions are no help."""
 
     @property
     def slope(self) -> float:
@@ -106,10 +102,8 @@ class UpperSource(AnySource):
         """The same, with cells placed for `tilt` where the source can place them."""
         return self.upper(resolution, log_tail)
 
-    @property
-    def lone_proof(self) -> LoneProof | None:
-        """What is sharper than the laws where there is one participation only."""
-        return None
+    lone_proof: LoneProof | None = None
+    """What is sharper than the laws where there is one participation only."""
 
     bounded: bool = False
     """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
@@ -148,17 +142,15 @@ class LowerSource(AnySource):
     them is nothing that anybody could see, and neither is the likelihood ratio of one factor.
     """
 
-    @property
-    def lone_attack(self) -> LoneAttack | None:
-        """What is sharper than the laws where there is one participation only."""
-        return None
+    lone_attack: LoneAttack | None = None
+    """What is sharper than the laws where there is one participation only."""
 
 
 class LawSource(UpperSource, LowerSource):
     """Proof and attack in one."""
 
     @property
-    def both(self) -> LawSource:
+    def both(self) -> LawSource:  # type: ignore[override]  # what others say once and for all
         """Itself."""
         return self
 
@@ -172,10 +164,8 @@ class LawSource(UpperSource, LowerSource):
         """At most the Q-mass where P vanishes."""
         return self.lower(0.2, -40.0).q_zero
 
-    @property
-    def lone_pair(self) -> LonePair | None:
-        """What is narrower than the laws where there is one participation only."""
-        return None
+    lone_pair: LonePair | None = None
+    """What is narrower than the laws where there is one participation only."""
 
     exact: ClassVar[bool] = True
     """Whether both sides are of the same pair, which is proven and attained."""
@@ -188,10 +178,8 @@ class LawSource(UpperSource, LowerSource):
     stated: tuple[float, float] | None = None
     """(epsilon, delta), where it is the pair of that guarantee: alone it has closed forms."""
 
-    @property
-    def concentrated(self) -> tuple[float, float] | None:
-        """(rho, xi), where it stands for all that is (xi, rho)-zCDP: such guarantees add up."""
-        return None
+    concentrated: tuple[float, float] | None = None
+    """(rho, xi), where it stands for all that is (xi, rho)-zCDP: such guarantees add up."""
 
     alone: tuple[LawSource, str] | None = None
     """A pair that dominates one release, each point of it attained by some instance, and by which."""
