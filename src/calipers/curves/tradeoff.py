@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -209,9 +209,7 @@ class TradeoffCurve:
         if len(curves) != len(weights) or not curves:
             raise InputError(f"Expected one weight per curve, got {len(curves)} curves and {len(weights)} weights.")
         shares = [POSITIVE_PROBABILITY.check("weight", weight) for weight in weights]
-        side = curves[0].side
-        for curve in curves:
-            side = side.same(curve.side)
+        side = reduce(Side.same, (curve.side for curve in curves))
         parts = [(curve.atoms, share) for curve, share in zip(curves, shares, strict=True)]
         p, q = (np.concatenate([share * atoms[i] for atoms, share in parts]) for i in (0, 1))
         p_inf, q_zero = (sum(share * float(atoms[i]) for atoms, share in parts) for i in (2, 3))

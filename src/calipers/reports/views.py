@@ -26,8 +26,6 @@ from calipers.reports.chart import Axis, Chart, Line
 from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Number, Table, at_least, at_most, nearest
 
 if TYPE_CHECKING:
-    from calipers.curves.envelope import Envelope
-    from calipers.curves.tradeoff import TradeoffCurve
     from calipers.numerics.types import FloatArray
 
 PROOF, ATTACK = "upper jaw (proof)", "lower jaw (attack)"
@@ -129,7 +127,7 @@ def low_rates_view() -> View:
         Axis("true positive rate", LOWEST_RATE, 1.0, logarithmic=True),
         np.logspace(math.log10(LOWEST_RATE), 0.0, RATE_POINTS),
         np.array(LOW_RATES),
-        power_of,
+        lambda curve: lambda rates: curve.rates(rates)[1],
         _fitted_power,
         guess=(Line("guessing", "guess", (LOWEST_RATE, 1.0), (LOWEST_RATE, 1.0)),),
     )
@@ -147,11 +145,6 @@ def profile_view(grid: FloatArray, smallest: float) -> View:
         lambda curve: curve.delta,
         _fitted_delta,
     )
-
-
-def power_of(curve: TradeoffCurve | Envelope) -> Values:
-    """True positive rate against false positive rate."""
-    return lambda rates: curve.rates(rates)[1]
 
 
 def fit_label(answers: Answers) -> str:

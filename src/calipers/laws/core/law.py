@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -155,9 +156,7 @@ class Law:
         checked = [PROBABILITY.check("weight", w) for w in weights]
         if abs(sum(checked) - 1.0) > 1e-12:
             raise InputError(f"Expected mixture weights with sum 1, got {sum(checked):.15g}.")
-        side = laws[0].side
-        for law in laws[1:]:
-            side = side.same(law.side)
+        side = reduce(Side.same, (law.side for law in laws))
         pairs = [(law, w) for law, w in zip(laws, checked, strict=True) if w > 0]
         atoms = [(law.log_ratio, law.log_p + math.log(w), law.log_q + math.log(w)) for law, w in pairs]
         return Law(
