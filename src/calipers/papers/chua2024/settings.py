@@ -68,9 +68,7 @@ def balls_and_bins(run: Run) -> Measurement:
 
 def deterministic(run: Run, quantity: Quantity, level: float) -> Interval:
     """epsilon_D(delta) or delta_D(epsilon), Proposition 3.1, with its rounding."""
-    value = {"epsilon": theorem.deterministic_epsilon, "delta": theorem.deterministic_delta}[quantity](
-        level, run.noise_multiplier
-    )
+    value: float = getattr(theorem, f"deterministic_{quantity}")(level, run.noise_multiplier)
     return value * (1.0 - _SLACK), value * (1.0 + _SLACK)
 
 
