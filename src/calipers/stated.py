@@ -22,16 +22,11 @@ from calipers.errors import InputError
 from calipers.numerics.decimals import setting
 from calipers.run_keys import as_toml, known, read_toml
 
-ADJACENCIES = ("add-remove", "zero-out", "substitute")
+NEIGHBORS = {"add-remove": "adding or removing", "zero-out": "zeroing out", "substitute": "substituting"}
+ADJACENCIES = tuple(NEIGHBORS)
 _EPSILON = Domain(0.0, 500.0)
 _RHO = Domain(1e-8, 200.0)
 _KEYS = ("epsilon", "delta", "mu", "rho", "times", "adjacency")
-_NEIGHBORS = {
-    "add-remove": "neighbors differ by adding or removing one record",
-    "zero-out": "neighbors differ by zeroing out one record",
-    "substitute": "neighbors differ by substituting one record",
-    "its own": "neighbors are those that its pairs are about",
-}
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,9 @@ class Stated:
     @property
     def sentence(self) -> str:
         """The subject of a report, as one sentence."""
-        return f"{self.words}; {_NEIGHBORS[self.adjacency]}."
+        if self.adjacency == "its own":
+            return f"{self.words}; neighbors are those that its pairs are about."
+        return f"{self.words}; neighbors differ by {NEIGHBORS[self.adjacency]} one record."
 
     def to_dict(self) -> dict[str, object]:
         """The keys, under the name of their table."""

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import (
     Distinguisher,
@@ -27,16 +29,6 @@ from calipers.auditing.targets import FunctionTarget, Target, described
 from calipers.domains import choice
 from calipers.errors import InputError
 
-DISTINGUISHERS = (
-    "auto",
-    "likelihood-ratio",
-    "matched-filter",
-    "maximum",
-    "normality",
-    "scores",
-    "fitted",
-    "plain",
-)
 DEFAULT_PILOT = 500
 
 
@@ -53,25 +45,26 @@ def distinguisher_for(
     The keywords matter to "fitted" only: `pilot` runs for each hypothesis are played to fit it, each chunk of them
     within `time_limit` seconds, and never used again.
     """
-    choice("distinguisher", name, DISTINGUISHERS)
-    if name == "auto":
-        name = _strongest(target)
-    if name == "fitted":
-        return fit(target, pilot=pilot, seed=seed, time_limit=time_limit)
-    if name == "plain":
-        return Plain()
-    if name == "scores":
-        return _own_scores(target)
-    if name == "matched-filter":
-        return MatchedFilter()
-    known = _known(target)
-    if known is None:
-        raise InputError(
-            f"distinguisher={name!r} needs a built-in target, whose law is known; use 'fitted' or 'scores'."
-        )
-    if name == "maximum":
-        return MaximumTest(rounds=known.rounds)
-    return NormalityTest(known) if name == "normality" else LikelihoodRatio(known)
+
+    def known() -> NoisySums:
+        found = _known(target)
+        if found is None:
+            raise InputError(
+                f"distinguisher={name!r} needs a built-in target, whose law is known; use 'fitted' or 'scores'."
+            )
+        return found
+
+    made: dict[str, Callable[[], Distinguisher]] = {
+        "likelihood-ratio": lambda: LikelihoodRatio(known()),
+        "matched-filter": MatchedFilter,
+        "maximum": lambda: MaximumTest(rounds=known().rounds),
+        "normality": lambda: NormalityTest(known()),
+        "scores": lambda: _own_scores(target),
+        "fitted": lambda: fit(target, pilot=pilot, seed=seed, time_limit=time_limit),
+        "plain": Plain,
+    }
+    choice("distinguisher", name, ("auto", *made))
+    return made[_strongest(target) if name == "auto" else name]()
 
 
 def _strongest(target: Target) -> str:

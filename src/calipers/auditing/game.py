@@ -176,10 +176,9 @@ def checked_seed(seed: object) -> int:
 
 def _played(game: Game, stages: Sequence[int], book: Ledger | None, playing: Playing) -> Iterator[Scores]:
     known = {} if book is None else _kept(game, book)
-    progress = playing.progress
+    progress = playing.progress or (lambda done, total: None)
     done = sum(game.size(number) for number in known)
-    if progress is not None:
-        progress(done, game.trials)
+    progress(done, game.trials)
     repeat = playing.repeat_first
     kept = 0 in known
     for trials in stages:
@@ -198,8 +197,7 @@ def _played(game: Game, stages: Sequence[int], book: Ledger | None, playing: Pla
             if book is not None:
                 book.record(found)
             done += game.size(found.number)
-            if progress is not None:
-                progress(done, game.trials)
+            progress(done, game.trials)
         ordered = [known[number] for number in needed]
         yield Scores(
             np.concatenate([found.absent for found in ordered]), np.concatenate([found.present for found in ordered])

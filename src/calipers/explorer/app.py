@@ -37,15 +37,8 @@ ASSET_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-STATUSES = {
-    "input": 422,
-    "unsupported": 422,
-    "not certified": 422,
-    "too large": 422,
-    "too slow": 504,
-    "too busy": 503,
-    "defect": 500,
-}
+# Every other refusal is about the run that was sent.
+STATUSES = {"too slow": 504, "too busy": 503, "defect": 500}
 CLIENT_LEFT = 499
 
 
@@ -56,7 +49,7 @@ class LeftError(Exception):
 def refused(refusal: Refusal, status: int | None = None) -> Response:
     """The answer to a request that gets none."""
     content = to_json({"error": refusal.reason, "kind": refusal.kind})
-    found = STATUSES[refusal.kind] if status is None else status
+    found = STATUSES.get(refusal.kind, 422) if status is None else status
     headers = {"retry-after": "1"} if found == 503 else None
     return Response(content, status_code=found, media_type="application/json", headers=headers)
 

@@ -22,9 +22,9 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import NEIGHBORS, describe, describe_phases, neighbors_text, unit_text
+from calipers.reports.words import describe, describe_phases, neighbors_text, unit_text
 from calipers.run import Run
-from calipers.stated import Stated
+from calipers.stated import NEIGHBORS, Stated
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult

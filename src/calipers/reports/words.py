@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from calipers.numerics.decimals import nearest_digits
 from calipers.run import Run
 from calipers.schemes import scheme_of
+from calipers.stated import NEIGHBORS
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -19,11 +20,6 @@ _DIVISORS = {
     "expected": "the noisy sum is divided by the expected batch size N q",
     "floor": "the noisy sum is divided by floor(N q)",
     "realized": "the noisy sum is divided by the realized batch size",
-}
-NEIGHBORS = {
-    "add-remove": "adding or removing",
-    "zero-out": "zeroing out",
-    "substitute": "substituting",
 }
 _VIEWS = {
     "worst-case": "the adversary may choose all other records",
