@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from calipers.reports.answers import Questions
 
 
+Compared = tuple[tuple[str, ...], list[Subject], tuple[str, ...]]
+"""Names and subjects to compare, and the files they are from."""
+
+
 @click.command("compare", short_help="Say which of several runs is more private.")
 @click.argument("files", nargs=-1, type=FILE, metavar="[NAME=]A.toml [NAME=]B.toml [...]")
 @repeated_run_options
@@ -72,6 +76,7 @@ def compare_command(
     """
     file_format = None if output is None else chosen_picture(output)
     check_place(output)
+    click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
     names, described, sources = (_sampled if samplers else _described)(files, alternatives)
     from calipers.reports.comparison import compare_measurements, profiles
 
@@ -98,9 +103,7 @@ def compare_command(
     end_measured(outlet.fail_on, comparison.answers)
 
 
-def _sampled(
-    files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
-) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
+def _sampled(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) -> Compared:
     """One run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
     several = [f"--{key.replace('_', '-')}" for key, values in alternatives.items() if len(values) > 1]
     if "sampler" in alternatives or several or len(files) > 1:
@@ -111,7 +114,6 @@ def _sampled(
             else "--samplers and --sampler contradict each other: both say which samplers; give one."
         )
     change = {key: values[0] for key, values in alternatives.items()}
-    click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
     file = named_file(files[0])[1] if files else ""
     runs = load_changed(file, change) if files else (Run.from_dict(change),)
     found: dict[str, Subject] = {}
@@ -124,16 +126,13 @@ def _sampled(
     return tuple(found), list(found.values()), (file,) * len(found) if files else ()
 
 
-def _described(
-    files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
-) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
+def _described(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) -> Compared:
     """Names and subjects to compare, and the files they are from."""
     from calipers.reports.naming import names_by_difference
 
     changes: list[dict[str, Any]] = [
         dict(zip(alternatives, values, strict=True)) for values in itertools.product(*alternatives.values())
     ]
-    click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
     named = [named_file(word) for word in files]
     described: list[Subject]
     if not named:
