@@ -41,6 +41,9 @@ _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 
 """False positive rates of the tests at which orders are turned."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
 """The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""
+_FAINTEST, _NORMAL = 1e-300, 1e-307
+"""Rates that are smaller are raised to the first, and masses they are made of to the second: more than whatever
+underflows, lest a test seem never to be wrong."""
 _PROFILE, _RENYI = "calipers:selection", "papernot2022:thm2"
 
 
@@ -235,7 +238,7 @@ def selected(one: Evaluation, trials: Trials) -> Evaluation:
 
 def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves of both scores, and the points of turned orders in both directions."""
-    alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
+    alpha, miss, alpha_c, power = _tests_of(curve)
     worth = _worth(curve.points)
     turned = _turned(trials, (alpha, alpha_c), (power, miss), worth)
     mirrored = _turned(trials, (miss, power), (alpha_c, alpha), worth)
@@ -244,13 +247,13 @@ def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve,
 
 def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves when trials are scored by the likelihood ratio, and by its reciprocal."""
-    alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
-    up, down = 1.0 + 1e-11, 1.0 - 1e-11
+    alpha, miss, alpha_c, power = _tests_of(curve)
+    down = 1.0 - 1e-11
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
-    fp, tp = np.minimum(trials.missed(alpha) * up, 1.0), trials.missed(power) * down
+    fp, tp = _wrongly(trials, 0.0, alpha), trials.missed(power) * down
     ratio = TradeoffCurve.from_tests(fp, tp, side=Side.LOWER)
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
-    least_miss, least_true = np.minimum(trials.missed(miss) * up, 1.0), trials.missed(alpha_c) * down
+    least_miss, least_true = _wrongly(trials, 0.0, miss), trials.missed(alpha_c) * down
     return ratio, _mirrored(least_miss, least_true)
 
 
@@ -278,15 +281,28 @@ def _turned(
     rates, powers = [], []
     for place in places:
         inner = worth & (fp <= fp[place]) & (tp <= tp[place])
-        rates.append(np.minimum(trials.within(unclaimed[place] * down, fp[inner]) * up, 1.0))
+        rates.append(_wrongly(trials, float(unclaimed[place]) * down, fp[inner]))
         powers.append(trials.within(missed[place] * up, tp[inner]) * down)
     return np.concatenate(rates), np.concatenate(powers)
 
 
-def _between(column: FloatArray) -> FloatArray:
+def _wrongly(trials: Trials, below: float, mass: FloatArray) -> FloatArray:
+    """At least the chance that the best trial is one of a set of this mass, above outcomes of mass 1 - `below`."""
+    found = np.minimum(trials.within(below, mass) * (1.0 + 1e-11), 1.0)
+    return np.asarray(np.where(mass > 0.0, np.maximum(found, _FAINTEST), found))
+
+
+def _tests_of(curve: TradeoffCurve) -> tuple[FloatArray, ...]:
+    """Both errors and their complements, `_between` the breakpoints too; errors do not vanish by underflow."""
+    alpha, miss, alpha_c, power = curve.points
+    return _between(alpha, _NORMAL), _between(miss, _NORMAL), _between(alpha_c), _between(power)
+
+
+def _between(column: FloatArray, least: float = 0.0) -> FloatArray:
     """The breakpoints and points between them: outcomes of equal ratio may be scored at random, which helps."""
     share = _shares(len(column))
     inner = column[:-1, None] * (1.0 - share) + column[1:, None] * share
+    inner = np.where((share > 0.0) & (column[:-1, None] + column[1:, None] > 0.0), np.maximum(inner, least), inner)
     return np.append(inner.ravel(), column[-1])
 
 
