@@ -120,7 +120,7 @@ def test_every_trial_takes_its_share_of_delta() -> None:
 @pytest.mark.parametrize("kind", ["geometric", "poisson"])
 @pytest.mark.parametrize("mu", [32.0, 45.0])
 def test_rates_below_the_range_of_doubles_are_no_proof_of_certainty(kind: str, mu: float) -> None:
-    """An attack shows at most the epsilon of the best of all Gaussians at delta, and no double shows more than e^710."""
+    """An attack shows at most what the lemma allows the best of all Gaussians, and no double shows more than e^710."""
     bracket = cp.measure(Selection(cp.Guarantee(mu=mu), 100.0, kind)).epsilon(1e-5)
     with mpmath.workdps(30):
         # One trial at delta / 100 (Mills' ratio bounds the tail), shifted by the lemma with D(0) <= 1, or by its power.
