@@ -36,7 +36,7 @@ _AT_TWO, _USELESS = 7, 700.0
 and a larger one has at most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2."""
 _BISECTIONS = 60
 _COARSE = 5e-3
-_FINE, _CLOSE = 400, 2e-2
+_TESTS, _FINE, _CLOSE = 1_000, 400, 2e-2
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
@@ -198,7 +198,7 @@ class SelectionAttack(Jaw):
         the rates between two of them, so curves and rates do without.
         """
         single, made = self.one.envelope(depth, _COARSE), _turned_orders if turned else _scored
-        return Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
+        return Envelope(tuple(found for curve in single.absent for found in made(_some(curve.points), self.trials)))
 
     @property
     def _points(self) -> TradeoffCurve:
@@ -236,18 +236,24 @@ def selected(one: Evaluation, trials: Trials) -> Evaluation:
     return Evaluation(SelectionProof(one.above.alone, trials), SelectionAttack(one.below.alone, trials))
 
 
-def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
+def _some(points: Points) -> Points:
+    """A few hundred of the tests: a curve with more of them shows next to nothing more."""
+    places = np.unique(np.linspace(0, len(points.alpha) - 1, _TESTS).astype(np.int64))
+    return points if len(points.alpha) <= _TESTS else points.take(places)
+
+
+def _turned_orders(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves of both scores, and the points of turned orders in both directions."""
-    alpha, miss, alpha_c, power = _tests_of(curve)
-    worth = _worth(curve.points)
+    alpha, miss, alpha_c, power = _tests_of(tests)
+    worth = _worth(tests)
     turned = _turned(trials, (alpha, alpha_c), (power, miss), worth)
     mirrored = _turned(trials, (miss, power), (alpha_c, alpha), worth)
-    return *_scored(curve, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
+    return *_scored(tests, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
 
 
-def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
+def _scored(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves when trials are scored by the likelihood ratio, and by its reciprocal."""
-    alpha, miss, alpha_c, power = _tests_of(curve)
+    alpha, miss, alpha_c, power = _tests_of(tests)
     down = 1.0 - 1e-11
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
     fp, tp = _wrongly(trials, 0.0, alpha), trials.missed(power) * down
@@ -292,9 +298,9 @@ def _wrongly(trials: Trials, below: float, mass: FloatArray) -> FloatArray:
     return np.asarray(np.where(mass > 0.0, np.maximum(found, _FAINTEST), found))
 
 
-def _tests_of(curve: TradeoffCurve) -> tuple[FloatArray, ...]:
+def _tests_of(tests: Points) -> tuple[FloatArray, ...]:
     """Both errors and their complements, `_between` the breakpoints too; errors do not vanish by underflow."""
-    alpha, miss, alpha_c, power = curve.points
+    alpha, miss, alpha_c, power = tests
     return _between(alpha, _NORMAL), _between(miss, _NORMAL), _between(alpha_c), _between(power)
 
 
