@@ -67,7 +67,7 @@ _WORTH, _CLEARLY, _SKIPPED, _RARE = 0.998, 0.994, 2, 1e-7
 """Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
 _CUT, _DEPTH_STEP = 16.0, 4.0
 """How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
-_TOGETHER, _SPAN, _DROP = 16, 7.0, 16.0
+_TOGETHER, _SPAN, _DROP = 16, 7.0, 28.0
 """How many nodes may share a ladder, how far apart they may lie, and how much the logarithms of their values may fall:
 sums that share one have to be alike."""
 
@@ -304,7 +304,7 @@ def _profile(
                 several = epoch.sharing and not less and (gain >= _WORTH or expected <= math.log(_RARE))
                 asked, depth = [epsilon], expected
                 if several and profile:
-                    asked, depth = _ahead(epoch, epsilon, expected, fall, deviation, log_tail + _NEGLIGIBLE)
+                    asked, depth = _ahead(epoch, profile[-1], epsilon, fall, deviation, log_tail + _NEGLIGIBLE)
                 ready = _deep_enough(epoch, asked, reverse, depth, log_tail)
             node, value = ready[epsilon]
             if gain < _WORTH and value > _RARE:
@@ -336,19 +336,19 @@ def _gap(epoch: ShuffledEpoch, epsilon: float, deviation: float, value: float) -
 
 
 def _ahead(
-    epoch: ShuffledEpoch, start: float, expected: float, fall: float, deviation: float, end: float
+    epoch: ShuffledEpoch, before: Node, start: float, fall: float, deviation: float, end: float
 ) -> tuple[list[float], float]:
-    """The epsilons of this node and of those that come next, and a guess at the logarithm of the least value."""
-    epsilons, level = [start], expected
-    while len(epsilons) < _TOGETHER:
-        gap = _gap(epoch, epsilons[-1], deviation, math.exp(level))
-        epsilon = epsilons[-1] + gap
-        lower = level - fall * gap * max(1.2, epsilon / start)  # logarithms of profiles are concave, far out parabolas
-        if level <= end or lower < expected - _DROP or epsilon > start + _SPAN:
+    """The epsilons of the node after `before` and of those that come next, and about the log of the least value."""
+    epsilons, level = [start], math.log(max(before[1], 1e-300)) - fall * (start - before[0])
+    lowest = level - _DROP
+    while len(epsilons) < _TOGETHER and level > end:
+        epsilon = epsilons[-1] + _gap(epoch, epsilons[-1], deviation, math.exp(level))
+        lower = level - fall * (epsilon - epsilons[-1]) * epsilon / start  # far out logarithms are nearly parabolas
+        if lower < lowest or epsilon > start + _SPAN:
             break
         level = lower
         epsilons.append(epsilon)
-    return epsilons, level
+    return epsilons, level - 0.5 * fall * (start - before[0])
 
 
 def _deep_enough(
