@@ -36,7 +36,7 @@ _AT_TWO, _USELESS = 7, 700.0
 and a larger one has at most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2."""
 _BISECTIONS = 60
 _COARSE = 5e-3
-_TESTS, _FINE, _CLOSE = 1_000, 400, 2e-2
+_TESTS, _FINE, _CLOSE = 1_500, 400, 2e-2
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3

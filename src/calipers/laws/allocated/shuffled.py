@@ -49,8 +49,8 @@ _LARGEST_SHIFTS = (3.4, 8.0)
 would leave the range of doubles. The order counts as known there."""
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
-_LADDER = 0.3
-"""Resolution of the ladders of a law."""
+_LADDER, _SHARED = 0.3, 0.22
+"""Resolution of the ladders of a law, and of those that serve several nodes, all but one of which fit less well."""
 _GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
 is small against the shift, the width of the far tail."""
@@ -360,7 +360,8 @@ def _deep_enough(
     """
     while True:
         depth = max(log_tail, _DEPTH_STEP * math.floor((expected - _CUT) / _DEPTH_STEP))
-        found = dict(zip(epsilons, _nodes(epoch, tuple(epsilons), reverse, _LADDER, depth), strict=True))
+        resolution = _LADDER if len(epsilons) == 1 else _SHARED
+        found = dict(zip(epsilons, _nodes(epoch, tuple(epsilons), reverse, resolution, depth), strict=True))
         least = 0.0 if depth <= log_tail else math.exp(depth + _CUT - _DEPTH_STEP)
         resolved = {epsilon: node for epsilon, node in found.items() if depth <= log_tail or node[1] > least}
         if epsilons[0] in resolved:
