@@ -115,3 +115,17 @@ def test_every_trial_takes_its_share_of_delta() -> None:
     measured = cp.measure(Selection(cp.Guarantee(epsilon=1.0, delta=1e-6), 10.0, "geometric"))
     assert measured.epsilon(5e-6).upper == math.inf
     assert math.isfinite(measured.epsilon(2e-5).upper)
+
+
+@pytest.mark.parametrize("kind", ["geometric", "poisson"])
+@pytest.mark.parametrize("mu", [32.0, 45.0])
+def test_rates_below_the_range_of_doubles_are_no_proof_of_certainty(kind: str, mu: float) -> None:
+    """An attack shows at most what the lemma allows the best of all Gaussians, and no double shows more than e^710."""
+    bracket = cp.measure(Selection(cp.Guarantee(mu=mu), 100.0, kind)).epsilon(1e-5)
+    with mpmath.workdps(30):
+        # One trial at delta / 100 (Mills' ratio bounds the tail), shifted by the lemma with D(0) <= 1, or by its power.
+        tail = mpmath.sqrt(2 * mpmath.log(100 / mpmath.mpf("1e-5")))
+        most = float(mu * mu / 2 + mu * tail)
+    shift = 100.0 if kind == "poisson" else 2.0 * math.log(101.0)
+    assert bracket.lower <= min(most + shift, 710.0)
+    assert bracket.lower > 0.4 * min(most, 690.0)

@@ -28,6 +28,7 @@ from calipers.kept import kept
 from calipers.measure.choice import Greatest
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found, Jaw
+from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 _DEEPEST, _USUAL = 1e-280, 1e-12
@@ -68,9 +69,25 @@ def _composed(inner: TradeoffCurve, outer: TradeoffCurve, most: int) -> Tradeoff
     if len(odds) > most:
         places = np.linspace(0.0, 1.0, most)
         odds = np.exp(np.interp(places, np.linspace(0.0, 1.0, len(odds)), np.log(odds)))
-    delta = np.max(reached[:, None] - odds * alpha[:, None], axis=0)
-    values = np.minimum(1.0, delta * _SLACK)
+    values = np.minimum(1.0, _farthest_above(alpha, reached, odds) * _SLACK)
     return TradeoffCurve.from_profile(np.log(odds) * _SLACK, values, side=Side.UPPER, symmetric=True)
+
+
+def _farthest_above(alpha: FloatArray, reached: FloatArray, odds: FloatArray) -> FloatArray:
+    """The largest reached - odds alpha over all points, for every one of the odds.
+
+    The points are nearly concave: up to the first slope below the odds values only grow, from the last slope above
+    them on they only fall, with what rounding may have done to slopes. Between the two there are few.
+    """
+    with np.errstate(all="ignore"):
+        slope, doubt = np.diff(reached) / np.diff(alpha), 4.0 * UNIT_ROUNDOFF * reached[1:] / np.diff(alpha)
+        least, most = np.nan_to_num(slope - doubt, nan=-np.inf), np.nan_to_num(slope + doubt, nan=np.inf)
+    begin = np.searchsorted(-np.minimum.accumulate(least), -odds)
+    end = np.searchsorted(-np.maximum.accumulate(most[::-1])[::-1], -odds)
+    counts = end - begin + 1
+    starts = np.cumsum(counts) - counts
+    places = np.arange(int(counts.sum())) + np.repeat(begin - starts, counts)
+    return np.asarray(np.maximum.reduceat(reached[places] - np.repeat(odds, counts) * alpha[places], starts))
 
 
 def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:

@@ -21,6 +21,8 @@ from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.beside import Beside
+from calipers.measure.choice import least
+from calipers.measure.closed import gaussians
 from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.dataset_sizes import SIZE, divided_attack, divided_evaluation, divisor_notes, sized
 from calipers.measure.divisors import divisor_of, is_divided, public_because, rate_moves
@@ -30,6 +32,7 @@ from calipers.measure.jaw import Evaluation, Jaw
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
 from calipers.measure.selection import Selection, selected
+from calipers.measure.told import DealtProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run, as_phases
 from calipers.schemes import ASSUMED, scheme_of
@@ -103,8 +106,24 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
         unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(alone)).below
-        return Evaluation(GroupedProof(_evaluation(alone).above, records, unit), OneOfUnit((shown,), unit))
+        chain = GroupedProof(_evaluation(alone).above, records, unit)
+        return Evaluation(least([*_told(phases), chain]), OneOfUnit((shown,), unit))
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
+
+
+def _told(phases: tuple[Run, ...]) -> list[Jaw]:
+    """What is proven of units where whoever looks is told which batches their records are in."""
+    dealt = [found for run in phases if (found := scheme_of(run).dealt(run)) is not None]
+    if len(dealt) < len(phases):
+        return []
+    reason = (
+        f"Which batches the records of the {phases[0].unit_name} are in is revealed; at worst they fill whole batches, "
+        "and all batches together are one Gaussian release."
+    )
+    return [
+        gaussians([(unit.full * unit.shift, times) for unit, times in dealt], reason).above,
+        DealtProof(tuple(dealt)),
+    ]
 
 
 def _shown_of_units(alone: tuple[Run, ...]) -> tuple[Run, ...]:

@@ -36,11 +36,14 @@ _AT_TWO, _USELESS = 7, 700.0
 and a larger one has at most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2."""
 _BISECTIONS = 60
 _COARSE = 5e-3
-_FINE, _CLOSE = 400, 2e-2
+_TESTS, _FINE, _CLOSE = 1_500, 400, 2e-2
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
 """The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""
+_FAINTEST, _NORMAL = 1e-300, 1e-307
+"""Rates that are smaller are raised to the first, and masses they are made of to the second: more than whatever
+underflows, lest a test seem never to be wrong."""
 _PROFILE, _RENYI = "calipers:selection", "papernot2022:thm2"
 
 
@@ -195,7 +198,7 @@ class SelectionAttack(Jaw):
         the rates between two of them, so curves and rates do without.
         """
         single, made = self.one.envelope(depth, _COARSE), _turned_orders if turned else _scored
-        return Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
+        return Envelope(tuple(found for curve in single.absent for found in made(_some(curve.points), self.trials)))
 
     @property
     def _points(self) -> TradeoffCurve:
@@ -233,24 +236,30 @@ def selected(one: Evaluation, trials: Trials) -> Evaluation:
     return Evaluation(SelectionProof(one.above.alone, trials), SelectionAttack(one.below.alone, trials))
 
 
-def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
+def _some(points: Points) -> Points:
+    """A few hundred of the tests: a curve with more of them shows next to nothing more."""
+    places = np.unique(np.linspace(0, len(points.alpha) - 1, _TESTS).astype(np.int64))
+    return points if len(points.alpha) <= _TESTS else points.take(places)
+
+
+def _turned_orders(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves of both scores, and the points of turned orders in both directions."""
-    alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
-    worth = _worth(curve.points)
+    alpha, miss, alpha_c, power = _tests_of(tests)
+    worth = _worth(tests)
     turned = _turned(trials, (alpha, alpha_c), (power, miss), worth)
     mirrored = _turned(trials, (miss, power), (alpha_c, alpha), worth)
-    return *_scored(curve, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
+    return *_scored(tests, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
 
 
-def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
+def _scored(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves when trials are scored by the likelihood ratio, and by its reciprocal."""
-    alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
-    up, down = 1.0 + 1e-11, 1.0 - 1e-11
+    alpha, miss, alpha_c, power = _tests_of(tests)
+    down = 1.0 - 1e-11
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
-    fp, tp = np.minimum(trials.missed(alpha) * up, 1.0), trials.missed(power) * down
+    fp, tp = _wrongly(trials, 0.0, alpha), trials.missed(power) * down
     ratio = TradeoffCurve.from_tests(fp, tp, side=Side.LOWER)
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
-    least_miss, least_true = np.minimum(trials.missed(miss) * up, 1.0), trials.missed(alpha_c) * down
+    least_miss, least_true = _wrongly(trials, 0.0, miss), trials.missed(alpha_c) * down
     return ratio, _mirrored(least_miss, least_true)
 
 
@@ -278,15 +287,28 @@ def _turned(
     rates, powers = [], []
     for place in places:
         inner = worth & (fp <= fp[place]) & (tp <= tp[place])
-        rates.append(np.minimum(trials.within(unclaimed[place] * down, fp[inner]) * up, 1.0))
+        rates.append(_wrongly(trials, float(unclaimed[place]) * down, fp[inner]))
         powers.append(trials.within(missed[place] * up, tp[inner]) * down)
     return np.concatenate(rates), np.concatenate(powers)
 
 
-def _between(column: FloatArray) -> FloatArray:
+def _wrongly(trials: Trials, below: float, mass: FloatArray) -> FloatArray:
+    """At least the chance that the best trial is one of a set of this mass, above outcomes of mass 1 - `below`."""
+    found = np.minimum(trials.within(below, mass) * (1.0 + 1e-11), 1.0)
+    return np.asarray(np.where(mass > 0.0, np.maximum(found, _FAINTEST), found))
+
+
+def _tests_of(tests: Points) -> tuple[FloatArray, ...]:
+    """Both errors and their complements, `_between` the breakpoints too; errors do not vanish by underflow."""
+    alpha, miss, alpha_c, power = tests
+    return _between(alpha, _NORMAL), _between(miss, _NORMAL), _between(alpha_c), _between(power)
+
+
+def _between(column: FloatArray, least: float = 0.0) -> FloatArray:
     """The breakpoints and points between them: outcomes of equal ratio may be scored at random, which helps."""
     share = _shares(len(column))
     inner = column[:-1, None] * (1.0 - share) + column[1:, None] * share
+    inner = np.where((share > 0.0) & (column[:-1, None] + column[1:, None] > 0.0), np.maximum(inner, least), inner)
     return np.append(inner.ravel(), column[-1])
 
 

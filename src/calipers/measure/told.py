@@ -27,6 +27,7 @@ from calipers.citations import implements
 from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
+from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.laws.core.drawn_shift import Shifts
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found
@@ -41,15 +42,15 @@ _RARE, _SHARE, _NODES = (1e-9, 1e-18, 1e-40), 1e-2, 500
 class ToldProof(CurveJaw):
     """So many steps of each law of lengths, in units of the noise."""
 
-    steps: tuple[tuple[Shifts, int], ...]
+    steps: tuple[tuple[Shifts | DealtUnit, int], ...]
     side = Side.UPPER
 
     def _cut(self, rarest: float) -> tuple[FloatArray, float]:
         """Renyi divergences at `_ORDERS` without the rarest lengths, and the probability of these in any step."""
         total = sum(count for _, count in self.steps)
-        kept = [(shifts.without(rarest / total), count) for shifts, count in self.steps]
-        beyond = math.fsum(count * shifts.beyond * (1.0 + shifts.rounding) for shifts, count in kept)
-        logs = np.sum([count * _log_moments(shifts) for shifts, count in kept], axis=0)
+        kept = [(*_without(told, rarest / total), count) for told, count in self.steps]
+        beyond = math.fsum(count * rare for _, rare, count in kept)
+        logs = np.sum([count * log_moments for log_moments, _, count in kept], axis=0)
         return logs / (_ORDERS - 1.0), beyond * (1.0 + 1e-12)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
@@ -87,6 +88,29 @@ class ToldProof(CurveJaw):
             "and its Renyi divergences, averaged over that number, add up over the steps."
         )
         return Evidence.of(Kind.THEOREM, "calipers:told-lengths", text)
+
+
+@dataclass(frozen=True)
+class DealtProof(ToldProof):
+    """Epochs into which the records of a unit are dealt, the whole deal being told."""
+
+    def evidence(self) -> Evidence:
+        """What is revealed."""
+        text = (
+            "Which batch gets which of the unit's records is revealed: then every batch is a Gaussian whose mean moves "
+            "by at most as many clipping norms as it gets records (twice as many where they are replaced). They mostly "
+            "get one; how often records meet is counted."
+        )
+        return Evidence.of(Kind.THEOREM, "calipers:dealt-units", text)
+
+
+def _without(told: Shifts | DealtUnit, rarest: float) -> tuple[FloatArray, float]:
+    """Logs of moments at `_ORDERS` without what is rarer than `rarest`, and the probability of that."""
+    if isinstance(told, DealtUnit):
+        crowd, beyond = told.crowd(rarest)
+        return told.log_moments(_ORDERS, crowd), beyond
+    shifts = told.without(rarest)
+    return _log_moments(shifts), shifts.beyond * (1.0 + shifts.rounding)
 
 
 def _log_moments(shifts: Shifts) -> FloatArray:

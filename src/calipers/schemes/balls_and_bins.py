@@ -13,9 +13,10 @@ import numpy as np
 from scipy import special
 
 from calipers.domains import Domain
+from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.schemes.dealt import at_places, epochs_of, hidden_alone, kept_noise, refuse_many
+from calipers.schemes.dealt import at_places, dealt_unit, epochs_of, hidden_alone, kept_noise, refuse_many
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 
@@ -44,6 +45,10 @@ class BallsAndBinsScheme(Scheme):
     def exposure(self, run: RunFields) -> Exposure:
         """A record hidden in one of M batches; with one batch there is nothing to hide."""
         return known_times(run, epochs_of(run)) if run.steps_per_epoch == 1 else hidden_alone(run, 1.0)
+
+    def dealt(self, run: RunFields) -> tuple[DealtUnit, int]:
+        """Into bins."""
+        return dealt_unit(run, run.steps_per_epoch)
 
     def noise_range(self, run: RunFields) -> Domain:
         """Of a hidden record."""

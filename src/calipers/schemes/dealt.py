@@ -14,6 +14,7 @@ import numpy as np
 from calipers.domains import Domain
 from calipers.errors import UnsupportedError
 from calipers.laws.allocated.average import SIGMA, AllocationPair
+from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
@@ -68,6 +69,15 @@ def hidden(noise: float, rounds: int, share: float, epochs: int, replaced: bool)
         f"{same} and all other gradients are zero, so an epoch shows exactly the mean of its rounds' likelihood "
         "ratios.",
     )
+
+
+def dealt_unit(run: RunFields, places: int, batch_size: int | None = None) -> tuple[DealtUnit, int]:
+    """The deal of every epoch, or that of all; `places`: bins, or records in batches of this size."""
+    records, epochs, shift = run.records_per_unit, epochs_of(run), run.largest_shift
+    records = records if batch_size is None else min(records, places)
+    if run.reshuffle == "once":
+        return DealtUnit(records, shift * math.sqrt(epochs), places, batch_size), 1
+    return DealtUnit(records, shift, places, batch_size), epochs
 
 
 def hidden_noise(run: RunFields) -> Domain:

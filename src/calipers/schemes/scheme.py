@@ -17,6 +17,7 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
+from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.mechanisms.gaussian import NOISE
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
@@ -123,6 +124,10 @@ class Scheme(ABC):
     @abstractmethod
     def exposure(self, run: RunFields) -> Exposure:
         """The proofs and the attack of one phase, or `UnsupportedError` where nothing is proven."""
+
+    def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
+        """How the records of a unit are dealt into batches, and how often; None where that is not said."""
+        return None
 
     def noise_range(self, run: RunFields) -> Domain:
         """The noise multipliers at which such a run can be measured."""

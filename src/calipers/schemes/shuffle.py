@@ -27,13 +27,23 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.laws.allocated.average import SIGMA, AllocationPair
+from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.laws.allocated.displaced import DisplacedEpoch
 from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.schemes.dealt import CutScheme, at_places, epochs_of, hidden, hidden_alone, hidden_noise, refuse_many
+from calipers.schemes.dealt import (
+    CutScheme,
+    at_places,
+    dealt_unit,
+    epochs_of,
+    hidden,
+    hidden_alone,
+    hidden_noise,
+    refuse_many,
+)
 from calipers.schemes.exposure import Attack, Exposure, Proof, known_release, known_times
 from calipers.schemes.scheme import Configurations, Sums
 from calipers.schemes.shuffle_words import attack_scene, leaving_some_over, shuffled_notes
@@ -79,6 +89,10 @@ class ShuffleScheme(CutScheme):
             replaced = run.adjacency == "substitute"
             proofs += hidden(run.noise_multiplier, full.steps_per_epoch, 1.0, epochs, replaced).proofs
         return Exposure((*proofs, *_epoch(run, epochs)), _attack(run, epochs))
+
+    def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
+        """Into places of a random order."""
+        return None if run.sizes is None else dealt_unit(run, *run.sizes)
 
     def noise_range(self, run: RunFields) -> Domain:
         """Of a hidden record."""

@@ -26,7 +26,7 @@ from calipers.numerics.types import FloatArray
 
 _FINER, _COARSEST = 0.5, 1.5
 """How much finer than asked for lattices are, and how much coarser they may be where circles would be too long."""
-_LONGEST = 1 << 15
+_LONGEST = 1 << 17
 _AROUND, _BEYOND = 8.0, 8.0
 """In spreads of the sum: how far the circle reaches beyond where the sum usually is, and how far beyond the threshold a
 single score may lie, which has decided the test by then; there is room for two of them on either side."""

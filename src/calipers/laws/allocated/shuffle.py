@@ -66,6 +66,9 @@ _SCORE_CELL = 0.008
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
+_NO_DIGITS, _FAINT, _ROUGHLY = 1e-5, 1e-6, 0.1
+"""Of a lone epoch: once tests show less than the first, transforms have no digits left for the next; once they show
+less than the second, ladders may be this rough."""
 _SELDOM = (3, 0.2)
 """Reversed tests of a lone epoch show less than forward ones: one of so many of these epsilons, and how finely."""
 _LAW_EPSILONS = np.array([0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0])
@@ -253,13 +256,17 @@ def _tests(
     grid = np.linspace(*attack.maximum.range(farthest), 4001)
     forward, backward = ([tests] for tests in attack.maximum.families(grid))
     for families, sign, (every, coarsest) in ((forward, 1.0, (1, 0.0)), (backward, -1.0, seldom)):
+        shown = 1.0
         for epsilon in (min(1.0, width) * _LAW_EPSILONS[::every]).tolist():
             if gaussian_delta(width, epsilon) <= least:  # no test shows more of a record that is hidden
                 break
             # At 0 forward and reversed tests are those of one sum.
             fine = resolution if epsilon == 0.0 else max(resolution, coarsest)
-            tests = attack.families(sign * epsilon, log_tail, fine, rare)[sign < 0]
+            if not rare and shown < _FAINT:
+                fine = max(fine, _ROUGHLY)
+            tests = attack.families(sign * epsilon, log_tail, fine, rare or shown < _NO_DIGITS)[sign < 0]
             families.append(tests)
-            if tests.best(epsilon)[0] <= least:
+            shown = tests.best(epsilon)[0]
+            if shown <= least:
                 break
     return forward, backward

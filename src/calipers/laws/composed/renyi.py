@@ -31,14 +31,19 @@ from calipers.numerics.types import FloatArray
 
 ORDER = Domain(1.0, 1000.0, low_open=True)
 _RESOLUTION, _FINEST, _CELL = 0.02, 5e-4, 0.04
-_CUTS, _FARTHEST = 64, 300.0
+_CUTS, _EVERY, _FARTHEST = 64, 8, 300.0
+"""Places of a cut, of which one in so many is tried first, and then those about the best."""
+_SHALLOWEST = 52.0
+"""Depths of laws that serve many orders: this one, twice it, and so on."""
 _FAR, _STEEP = 20.0, 20.0
 _BEYOND = np.geomspace(0.02, 50.0, 40)
 """How much larger s is than t, in units of t - 1 and of 1."""
 
 
 def _log_sum(values: FloatArray) -> float:
-    return float(np.logaddexp.reduce(np.sort(values)))
+    """Relative to the largest term a few units in the last place are lost, or what underflows: far less than 1e-13."""
+    largest = float(values.max())
+    return largest + math.log(float(np.exp(values - largest).sum())) if math.isfinite(largest) else largest
 
 
 def _excess(x: FloatArray, order: float) -> tuple[FloatArray, FloatArray]:
@@ -125,20 +130,27 @@ def _upper(source: UpperSource, order: float, reverse: bool, laws: dict[int, Law
 
 def _cut(law: Law, order: float, told: Callable[[float], float | None]) -> float:
     """The least over some K of the moment up to K, of its tangent beyond, and of what the tangent misses."""
-    x, best = law.log_ratio, math.inf
+    x = law.log_ratio
     larger = np.unique(np.concatenate((order + _BEYOND, order + (order - 1.0) * _BEYOND)))
     moments = np.array([told(float(s)) for s in larger], dtype=np.float64)
     # Beyond the last atom only the mass at infinity grows with K.
     rest = -math.log(law.p_inf) / (order - 1.0) if law.p_inf > 0.0 else _FARTHEST
     farthest = max(float(x[-1]), 1e-3) + min(rest, _FARTHEST)
-    for cut in np.linspace(0.0, farthest, _CUTS)[1:].tolist():
+    cuts = np.linspace(0.0, farthest, _CUTS)[1:].tolist()
+
+    def bound(place: int) -> float:
+        cut = cuts[place]
         over = np.maximum(x - cut, 0.0)
         # K^t + t K^(t-1) (e^x - K) = K^(t-1) e^x (t - (t - 1) e^-over), and e^(t x) where nothing is over.
         tangent = (order - 1.0) * np.minimum(x, cut) + x + np.log(order - (order - 1.0) * np.exp(-over))
         pieces = [_log_sum(law.log_q + tangent), float(np.min(moments + (order - larger) * cut))]
         if law.p_inf > 0.0:
             pieces.append(math.log(order) + (order - 1.0) * cut + math.log(law.p_inf))
-        best = min(best, _log_sum(np.array(pieces)))
+        return _log_sum(np.array(pieces))
+
+    # What is cut falls with K and the rest grows: the least lies next to the best of a few.
+    middle = min(range(_EVERY - 1, len(cuts), _EVERY), key=bound)
+    best = min(map(bound, range(max(0, middle - _EVERY + 1), min(len(cuts), middle + _EVERY))))
     return best + 1e-13 * (1.0 + abs(best))
 
 
@@ -148,8 +160,14 @@ def _resolution(source: AnySource, order: float) -> float:
 
 
 def _log_tail(source: AnySource, order: float) -> float:
-    """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more."""
-    return max(-0.5 * (order * source.slope + 10.0) ** 2, source.moment_depth)
+    """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more.
+
+    Laws that are no cells of one observation cost more to build than to read: there is one for many orders.
+    """
+    depth = 0.5 * (order * source.slope + 10.0) ** 2
+    if source.cell_slope == 0.0:
+        depth = _SHALLOWEST * 2.0 ** max(0, math.ceil(math.log2(depth / _SHALLOWEST)))
+    return max(-depth, source.moment_depth)
 
 
 def renyi_below(factors: Sequence[tuple[LowerSource, int]], order: float, ways: Sequence[bool] | None = None) -> float:
