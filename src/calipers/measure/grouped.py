@@ -15,6 +15,7 @@ would miss the unit's own). Nothing more is shown here, so the bracket stays ope
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -68,9 +69,23 @@ def _composed(inner: TradeoffCurve, outer: TradeoffCurve, most: int) -> Tradeoff
     if len(odds) > most:
         places = np.linspace(0.0, 1.0, most)
         odds = np.exp(np.interp(places, np.linspace(0.0, 1.0, len(odds)), np.log(odds)))
-    delta = np.max(reached[:, None] - odds * alpha[:, None], axis=0)
-    values = np.minimum(1.0, delta * _SLACK)
+    values = np.minimum(1.0, _largest(reached, alpha, odds) * _SLACK)
     return TradeoffCurve.from_profile(np.log(odds) * _SLACK, values, side=Side.UPPER, symmetric=True)
+
+
+def _largest(reached: FloatArray, alpha: FloatArray, odds: FloatArray) -> FloatArray:
+    """The largest reached - odds alpha over all breakpoints, for each of the odds; alpha and odds increase.
+
+    The larger the odds, the further left a best breakpoint is, whatever is reached: so those of a few odds say between
+    which ones those of all others are. Where rounding takes one for another, it loses no more than it does anyway.
+    """
+    step = math.isqrt(len(odds))
+    best = [int(np.argmax(reached - some * alpha)) for some in odds[::step]]
+    found = []
+    for i, (last, first) in enumerate(zip(best, [*best[1:], 0], strict=True)):
+        rows = slice(min(first, last), max(first, last) + 1)
+        found.append(np.max(reached[rows, None] - odds[i * step : (i + 1) * step] * alpha[rows, None], axis=0))
+    return np.concatenate(found)
 
 
 def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
@@ -96,7 +111,7 @@ class GroupedProof(CurveJaw):
         """The curve of one record, composed with itself."""
         # A step of the chain may be needed at a delta that is far smaller than that of the whole.
         deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
-        return grouped_curve(self.single.curve(deeper, tolerance), self.records)
+        return grouped_curve(self.single.alone.curve(deeper, tolerance), self.records)
 
     def depth_at(self, delta: float) -> float:
         """Deeper than for one record."""
