@@ -83,7 +83,7 @@ def test_folding_moves_masses_to_the_ends(low, unit):
 
 
 @pytest.mark.parametrize(("count", "laws"), [(1, 1), (3, 1), (4, 4), (6, 2), (9, 3)])
-@pytest.mark.parametrize(("n", "m"), [(1, 5), (7, 300), (20, 20), (131, 140), (300, 17)])
+@pytest.mark.parametrize(("n", "m"), [(1, 5), (7, 300), (20, 20), (131, 140), (300, 17), (650, 900)])
 def test_rows_are_convolved_with_their_own(count, laws, n, m):
     """Row i with row i mod laws of the others, as by the definition; small numbers keep their digits."""
     rng = np.random.default_rng(n)

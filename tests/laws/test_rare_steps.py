@@ -17,7 +17,7 @@ from oracles.finite_laws import law_of
 from calipers.bracket import Side
 from calipers.curves.gdp import gdp_mu
 from calipers.laws.composed.direction import Direction
-from calipers.laws.composed.jumps import JumpKind, SplitSums
+from calipers.laws.composed.jumps import JumpKind, LabelledSums, SplitSums
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import RareSteps
 from calipers.laws.composed.sweep import directed_sweep, sweep
@@ -195,20 +195,33 @@ def test_against_enumeration(steps: int, eps: float) -> None:
     assert found.upper - found.lower <= 0.1 * found.upper
 
 
-def test_sums_of_jumps_keep_their_mass() -> None:
-    """Also where a jump, or a sum of two, lies beyond the last node; P-mass e^-y, the Q-mass, is kept inside."""
+def test_sums_of_jumps_keep_their_masses() -> None:
+    """Also where a jump, or a sum of two, lies beyond the last node: both its P-mass and its Q-mass, P-mass e^-y."""
     nodes = np.array([1.0, 1.3, 2.0, 3.1, 6.0])
-    first = JumpKind(np.array([1.1, 1.9, 7.0]), np.array([0.2, 0.3, 0.1]), np.array([0.1, 0.1, 0.1]), 4)
+    ratio, p = np.array([1.1, 1.9, 7.0]), np.array([0.2, 0.3, 0.1])
     sums = SplitSums(nodes)
-    one = sums.one(first)
-    assert one.sum() == pytest.approx(0.6, rel=1e-14)
+    one = sums.one(JumpKind(ratio, p, np.array([0.1, 0.1, 0.1]), 4))
     two = sums.adding(one)[0] @ one
-    assert two.sum() == pytest.approx(0.36, rel=1e-14)
-    assert two[-1] == pytest.approx(2 * 0.1 * 0.5 + 0.01, rel=1e-14)
-    inside = sum(
-        a * b * np.exp(-x - y) for x, a in zip(nodes, one, strict=False) for y, b in zip(nodes, one, strict=False)
-    )
-    assert float(np.sum(two[:-1] * np.exp(-nodes))) == pytest.approx(inside, rel=1e-13)
+    shown = sums.alone(JumpKind(ratio, p, np.array([0.1, 0.1, 0.1]), 1))
+    q = float(np.sum(p * np.exp(-ratio)))
+    for masses, power in ((one, 1), (two, 2)):
+        assert masses.min() >= 0.0
+        assert masses.sum() == pytest.approx(0.6**power, rel=1e-14)
+        assert float(np.sum(masses[:-1] * np.exp(-nodes))) == pytest.approx(q**power, rel=1e-13)
+    assert shown.p.sum() + shown.certain == pytest.approx(0.6, rel=1e-14)
+    assert float(np.sum(shown.p * np.exp(-shown.ratio))) == pytest.approx(q, rel=1e-13)
+
+
+def test_labels_of_sums_lose_nothing() -> None:
+    """Sums of labels beyond the last node have the last one; both masses of all others are where their sums are."""
+    nodes = np.array([1.0, 1.5, 2.5, 4.0])
+    sums = LabelledSums(nodes)
+    one = np.array([[0.1, 0.2, 0.0, 0.3], [0.05, 0.04, 0.0, 0.01]])
+    two = np.einsum("kij,kj->ki", sums.adding(one), one)
+    # Labels stand for 1.25, 2, 3.25 and 4: 1.25 twice is in the third, 1.25 and 2 as well, all others beyond.
+    for row, found in zip(one, two, strict=True):
+        third = row[0] ** 2 + 2.0 * row[0] * row[1]
+        assert found == pytest.approx([0.0, 0.0, third, row.sum() ** 2 - third], rel=1e-14)
 
 
 def test_jumps_that_are_not_followed_are_charged() -> None:

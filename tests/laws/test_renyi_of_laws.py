@@ -245,6 +245,28 @@ def test_mass_at_infinity_is_on_the_tangent(order: float) -> None:
     assert truth * (1.0 - 1e-12) <= renyi_above([(CutShort(), 1)], order, (False,)) <= truth * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize(("order", "p_inf"), [(1.05, 0.3), (1.7, 1e-9), (3.0, 0.0), (3.0, 0.3), (30.0, 0.3)])
+def test_beyond_a_cut_is_its_tangent(monkeypatch: pytest.MonkeyPatch, order: float, p_inf: float) -> None:
+    """Atom by atom, at each of the cuts, by definition: e^(t x) up to K, and K^t + t K^(t-1) (e^x - K) beyond."""
+    monkeypatch.setattr(renyi_module, "_PIECE", 16)
+    ratios = np.sort(np.random.default_rng(4).normal(0.0, 3.0, 80))
+    log_q = -0.5 * ratios**2 - 8.0
+    law = Law.dominating(ratios, log_q, p_inf=p_inf, q_zero=0.01, mass_error=0.0, shift_error=0.0)
+    rest = min(-math.log(p_inf) / (order - 1.0), 300.0) if p_inf > 0.0 else 300.0
+    beyond = renyi_module._BEYOND
+    least = mpmath.inf
+    for cut in np.linspace(0.0, ratios[-1] + rest, renyi_module._CUTS)[1:]:
+        k = mpmath.exp(cut)
+        total = order * k ** (order - 1.0) * p_inf
+        for x, mass in zip(law.log_ratio, law.log_q, strict=True):
+            whole = mpmath.exp(order * x) if x <= cut else k**order + order * k ** (order - 1.0) * (mpmath.exp(x) - k)
+            total += mpmath.exp(mass) * whole
+        total += min(mpmath.exp(s + (order - s) * cut) for s in {*(order + beyond), *(order + (order - 1.0) * beyond)})
+        least = min(least, mpmath.log(total))
+    found = renyi_module._cut(law, order, lambda s: s)
+    assert least <= found <= least + 1e-11 * (1.0 + abs(least))
+
+
 def realized_moment(run: Run, order: float, others: float, record: float) -> tuple[float, float]:
     """D_t in both orders of one step in one dimension, by the trapezoidal rule: N records v, and one more, w.
 

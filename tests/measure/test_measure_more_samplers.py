@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
-from calipers.measure.grouped import grouped_curve
+from calipers.measure.grouped import _largest, grouped_curve
 from calipers.numerics.normal import gaussian_epsilon
 from calipers.run import Run
 
@@ -98,6 +99,15 @@ def test_group_privacy_on_curves_is_exact_for_gaussians(mu, records):
     for delta in (1e-3, 1e-5, 1e-7):
         exact = gaussian_epsilon(mu * records, delta)
         assert exact <= curve.epsilon(delta) <= 1.01 * exact
+
+
+@pytest.mark.parametrize("odds", [1, 2, 37, 400])
+def test_the_largest_gain_is_that_of_all_breakpoints(odds):
+    """By looking at every one of them, also where what is reached is no concave function of the rate."""
+    rng = np.random.default_rng(odds)
+    alpha, reached, some = (np.sort(rng.random(n)) for n in (300, 300, odds))
+    every = np.max(reached - np.multiply.outer(4.0 * some, alpha), axis=1)
+    assert _largest(reached, alpha, 4.0 * some) == pytest.approx(every, abs=1e-15)
 
 
 @pytest.mark.parametrize("sampler", ["balls-and-bins", "shuffle"])

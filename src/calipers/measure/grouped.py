@@ -15,6 +15,7 @@ would miss the unit's own). Nothing more is shown here, so the bracket stays ope
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,6 @@ from calipers.kept import kept
 from calipers.measure.choice import Greatest
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found, Jaw
-from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 _DEEPEST, _USUAL = 1e-280, 1e-12
@@ -69,25 +69,23 @@ def _composed(inner: TradeoffCurve, outer: TradeoffCurve, most: int) -> Tradeoff
     if len(odds) > most:
         places = np.linspace(0.0, 1.0, most)
         odds = np.exp(np.interp(places, np.linspace(0.0, 1.0, len(odds)), np.log(odds)))
-    values = np.minimum(1.0, _farthest_above(alpha, reached, odds) * _SLACK)
+    values = np.minimum(1.0, _largest(reached, alpha, odds) * _SLACK)
     return TradeoffCurve.from_profile(np.log(odds) * _SLACK, values, side=Side.UPPER, symmetric=True)
 
 
-def _farthest_above(alpha: FloatArray, reached: FloatArray, odds: FloatArray) -> FloatArray:
-    """The largest reached - odds alpha over all points, for every one of the odds.
+def _largest(reached: FloatArray, alpha: FloatArray, odds: FloatArray) -> FloatArray:
+    """The largest reached - odds alpha over all breakpoints, for each of the odds; alpha and odds increase.
 
-    The points are nearly concave: up to the first slope below the odds values only grow, from the last slope above
-    them on they only fall, with what rounding may have done to slopes. Between the two there are few.
+    The larger the odds, the further left a best breakpoint is, whatever is reached: so those of a few odds say between
+    which ones those of all others are. Where rounding takes one for another, it loses no more than it does anyway.
     """
-    with np.errstate(all="ignore"):
-        slope, doubt = np.diff(reached) / np.diff(alpha), 4.0 * UNIT_ROUNDOFF * reached[1:] / np.diff(alpha)
-        least, most = np.nan_to_num(slope - doubt, nan=-np.inf), np.nan_to_num(slope + doubt, nan=np.inf)
-    begin = np.searchsorted(-np.minimum.accumulate(least), -odds)
-    end = np.searchsorted(-np.maximum.accumulate(most[::-1])[::-1], -odds)
-    counts = end - begin + 1
-    starts = np.cumsum(counts) - counts
-    places = np.arange(int(counts.sum())) + np.repeat(begin - starts, counts)
-    return np.asarray(np.maximum.reduceat(reached[places] - np.repeat(odds, counts) * alpha[places], starts))
+    step = math.isqrt(len(odds))
+    best = [int(np.argmax(reached - some * alpha)) for some in odds[::step]]
+    found = []
+    for i, (last, first) in enumerate(zip(best, [*best[1:], 0], strict=True)):
+        rows = slice(min(first, last), max(first, last) + 1)
+        found.append(np.max(reached[rows, None] - odds[i * step : (i + 1) * step] * alpha[rows, None], axis=0))
+    return np.concatenate(found)
 
 
 def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
@@ -113,7 +111,7 @@ class GroupedProof(CurveJaw):
         """The curve of one record, composed with itself."""
         # A step of the chain may be needed at a delta that is far smaller than that of the whole.
         deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
-        return grouped_curve(self.single.curve(deeper, tolerance), self.records)
+        return grouped_curve(self.single.alone.curve(deeper, tolerance), self.records)
 
     def depth_at(self, delta: float) -> float:
         """Deeper than for one record."""

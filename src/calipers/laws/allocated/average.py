@@ -66,7 +66,8 @@ ROUNDS = Domain(1, 10**11, integer=True)
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
-_RESOLUTIONS = (0.02, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
+_RESOLUTIONS, _COARSE = (0.02, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0), 0.12
+_DEEP = -70.0
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
 _DEPTHS, _DEPTH_STEP = 26.0, 12.0
@@ -112,7 +113,7 @@ def refined(ends: FloatArray, width: float = _CELL_WIDTH) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Allocation:
-    """Values of M L and their masses under Q (row 0) and under P (row 1)."""
+    """Values of M L and their masses under Q (row 0) and, where they were asked for, under P (row 1)."""
 
     values: FloatArray
     rows: FloatArray
@@ -140,9 +141,9 @@ def lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
 
 @lru_cache(maxsize=12)
 def _allocations(
-    sigma: float, rounds: int, resolution: float, log_tail: float, too: bool = False
+    sigma: float, rounds: int, resolution: float, log_tail: float, too: bool = False, under_p: bool = True
 ) -> tuple[_Allocation, ...]:
-    """Those of so many rounds, and of one round more if that is asked for `too`."""
+    """Those of so many rounds, and of one round more if that is asked for `too`; without masses `under_p`, if so."""
     width, most = 1.0 / sigma, rounds + too
     log_loss = log_tail - math.log(most) - 4.0
     reach = math.sqrt(-2.0 * log_loss)  # Phi(-reach) <= e^log_loss
@@ -155,10 +156,10 @@ def _allocations(
     ends = np.concatenate(([low], (np.log(kinks) + 0.5 * width * width) / width, [high]))
     points, weights = normal_cells(refined(ends))
     scaled = weights / math.sqrt(2.0 * math.pi)
-    under_q, under_p = np.exp(-0.5 * points * points) * scaled, np.exp(-0.5 * (points - width) ** 2) * scaled
+    densities = [np.exp(-0.5 * (points - shift) ** 2) * scaled for shift in ((0.0, width) if under_p else (0.0,))]
     terms = np.exp(width * points - 0.5 * width * width).ravel()
     error = cell_error(high + width, 0.5 * _CELL_WIDTH)
-    one = placed(terms, np.stack((under_q.ravel(), under_p.ravel())), plans[0], error, float(most))
+    one = placed(terms, np.stack([density.ravel() for density in densities]), plans[0], error, float(most))
     beyond = math.exp(log_loss)
     one = replace(one, lost=one.lost + 2.0 * beyond, lost_moment=one.lost_moment + 2.0 * beyond)
     totals = [multiplied(one, rounds, plans)]
@@ -244,25 +245,27 @@ class AllocationPair(AllocatedEpoch, LawSource):
         """The law of L from above; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
         if self.rounds == 1:
             return gaussian_pair(self.shift).upper(resolution, log_tail).subsample(self.participation)
-        return _upper(self._summed(resolution, log_tail), self.rounds).subsample(self.participation)
+        return _upper(self._summed(resolution, log_tail, False), self.rounds).subsample(self.participation)
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from below."""
         if self.rounds == 1:
             return gaussian_pair(self.shift).lower(resolution, log_tail).subsample(self.participation)
-        return _lower(self._summed(resolution, log_tail)).subsample(self.participation)
+        return _lower(self._summed(resolution, log_tail, True)).subsample(self.participation)
 
-    def _summed(self, resolution: float, log_tail: float) -> _Allocation:
+    def _summed(self, resolution: float, log_tail: float, attacked: bool) -> _Allocation:
         POSITIVE_PROBABILITY.check("resolution", resolution)
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
         below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
         cells = max(below, default=finest)
+        # Pilots are coarse, laws for moments and groups are deep, and both are UPPER: nobody asks for masses under P.
+        under_p = attacked or (cells < _COARSE and log_tail > _DEEP)
         if self.least is None:
-            return _allocations(self.sigma, self.rounds, cells, max(log_tail, _LOWEST_LOG_TAIL))[0]
+            return _allocations(self.sigma, self.rounds, cells, max(log_tail, _LOWEST_LOG_TAIL), under_p=under_p)[0]
         # Where sums are shared, so are depths.
         depth = max(-_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP), _LOWEST_LOG_TAIL)
-        return _allocations(self.sigma, self.least, cells, depth, True)[self.rounds - self.least]
+        return _allocations(self.sigma, self.least, cells, depth, True, under_p)[self.rounds - self.least]
 
 
 def _upper(found: _Allocation, rounds: int) -> Law:

@@ -12,6 +12,9 @@ from calipers.numerics.types import FloatArray
 _HALVES = np.array([0.5, 1.0, 0.5])
 _BLOCK, _ALONE = 20, 128
 """Rows are convolved in blocks of so many places, but for a single one of at most so many."""
+_MOST_BLOCKS, _SMALL = 16, 2**18 // _BLOCK
+"""So many blocks at a time: small products stay in a cache, and BLAS starts no threads for them, which cost more than
+they save (OpenBLAS does for more than 2^18 multiplications)."""
 
 
 class Strip(NamedTuple):
@@ -101,16 +104,24 @@ def convolved(many: FloatArray, one: FloatArray) -> FloatArray:
     if count == 1 and min(n, m) <= _ALONE:
         first, second = (many[0], one[0]) if n <= m else (one[0], many[0])
         return np.correlate(second, first[::-1], "full")[None]  # np.convolve, without what it checks
-    kinds, blocks = count // laws, -(-n // _BLOCK)
-    cut: FloatArray = np.zeros((kinds, laws, blocks * _BLOCK))
+    kinds, blocks, width = count // laws, -(-n // _BLOCK), m + _BLOCK - 1
+    parts = -(-blocks // min(_MOST_BLOCKS, max(2, _SMALL // width)))
+    each = -(-blocks // parts)
+    cut: FloatArray = np.zeros((kinds, laws, parts * each * _BLOCK))
     cut[:, :, :n] = many.reshape(kinds, laws, n)
+    cut = cut.reshape(kinds, laws, parts, each, _BLOCK)
     shifted: FloatArray = np.zeros((laws, _BLOCK, m + _BLOCK))
     shifted[:, :, :m] = one[:, None]
     # Read with rows that are shorter by one, each begins one place further on.
-    width = m + _BLOCK - 1
     shifted = shifted.reshape(laws, -1)[:, : _BLOCK * width].reshape(laws, _BLOCK, width)
-    size = blocks * _BLOCK + m - 1
-    apart: FloatArray = np.zeros((kinds, laws, blocks, size + _BLOCK))
-    np.matmul(cut.reshape(kinds, laws, blocks, _BLOCK), shifted, out=apart[..., :width])
-    together = apart.reshape(kinds, laws, -1)[:, :, : blocks * size].reshape(kinds, laws, blocks, size).sum(axis=2)
-    return np.asarray(together.reshape(count, size)[:, : n + m - 1])
+    size, begin = each * _BLOCK + m - 1, each * _BLOCK
+    apart: FloatArray = np.zeros((kinds, laws, each, size + _BLOCK))
+    read = apart.reshape(kinds, laws, -1)[:, :, : each * size].reshape(kinds, laws, each, size)
+    if parts == 1:
+        np.matmul(cut[:, :, 0], shifted, out=apart[..., :width])
+        return np.asarray(read.sum(axis=2).reshape(count, size)[:, : n + m - 1])
+    together: FloatArray = np.zeros((kinds, laws, (parts - 1) * begin + size))
+    for i in range(parts):
+        np.matmul(cut[:, :, i], shifted, out=apart[..., :width])
+        together[:, :, i * begin : i * begin + size] += read.sum(axis=2)
+    return together.reshape(count, -1)[:, : n + m - 1]

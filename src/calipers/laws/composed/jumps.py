@@ -1,8 +1,8 @@
 """Sums of a few large steps, of one kind or of several: positive masses on nodes, so nothing cancels.
 
-UPPER: a sum is split onto the two nodes around it, P-mass and Q-mass kept (a mean preserving spread); what lies beyond
-the last node counts as certain. LOWER: a sum is told apart by its label only, and the label of a sum is a function of
-the labels of its terms, so this is an observation.
+UPPER: a sum is split onto the two nodes around it, P-mass and Q-mass kept (a mean preserving spread); behind the last
+node there is one more, at infinity. LOWER: a sum is told apart by its label only, and the label of a sum is a function
+of the labels of its terms, so this is an observation.
 
 `followed` lists the jumps by how many there are of each kind: one by one up to a few in all, since the small steps that
 are left are then counted exactly, and everything beyond in one piece.
@@ -41,25 +41,36 @@ class Jumps:
     certain: float = 0.0
 
 
+_OF_ONE, _OF_SEVERAL = 0.004, 0.016
+"""How far apart nodes are around an epsilon of 1 that is asked about alone, and around each of several."""
 DENSE = 80.0
 """At most about so many nodes are as dense as any."""
 Numbers = tuple[int, ...]
 """How many jumps of each kind."""
 
 
-def nodes_around(first: float, epsilon: tuple[float, float], deviation: float, last: float) -> FloatArray:
-    """Places for sums of jumps: dense where a jump decides, between two epsilons, and ever coarser away from them."""
-    finest = finest_nodes(first, epsilon[0], deviation)
-    middle, half = 0.5 * (epsilon[0] + epsilon[1]), min(0.5 * (epsilon[1] - epsilon[0]), 0.5 * DENSE * finest)
-    places = [first]
-    while places[-1] < last:
-        places.append(places[-1] + finest + 0.04 * max(0.0, abs(places[-1] - middle) - half))
+def nodes_around(first: float, epsilons: Sequence[float], deviation: float, last: float) -> FloatArray:
+    """Places for sums of jumps: dense where a jump decides, at the epsilons, and ever coarser away from them.
+
+    Profiles bend there and hardly anywhere else, and what is split where nothing bends shows what it did. So each of
+    several epsilons is a node, and the others need not be dense.
+    """
+    several = len(epsilons) > 1
+    finest = finest_nodes(first, epsilons[0], deviation, _OF_SEVERAL if several else _OF_ONE)
+    places, before = [first], -math.inf
+    for epsilon in (*epsilons, math.inf):
+        while places[-1] < min(epsilon, last):
+            place = places[-1]
+            following = place + finest + 0.04 * min(epsilon - place, place - before)
+            # A gap that would be short is none.
+            places.append(epsilon if several and following > epsilon - 0.5 * finest else following)
+        before = epsilon
     return np.array(places)
 
 
-def finest_nodes(first: float, epsilon: float, deviation: float) -> float:
+def finest_nodes(first: float, epsilon: float, deviation: float, share: float = _OF_SEVERAL) -> float:
     """How far apart the densest nodes are."""
-    return max(0.05 * deviation, 0.004 * min(1.0, max(epsilon, first)), 1e-9)
+    return max(0.05 * deviation, share * min(1.0, max(epsilon, first)), 1e-9)
 
 
 class _Pairs:
@@ -113,50 +124,55 @@ class SplitSums:
 
     def __init__(self, nodes: FloatArray) -> None:
         self.nodes = nodes
+        self._ends = np.append(nodes, math.inf)
+        self._widths = -np.expm1(-np.diff(self._ends))
 
     @cached_property
     def _table(self) -> tuple[_Pairs, tuple[IntArray, IntArray], FloatArray, FloatArray]:
         """Pairs of nodes whose sums lie before the last node, where the nodes below these sums are, and shares."""
         pairs = _Pairs(self.nodes, float(self.nodes[-1]))
         index, down, up = self._places(pairs.sums)
-        # No sum here has the last node below it, but for rounding.
-        return pairs, pairs.keys(np.minimum(index, pairs.size - 2)), down, up
+        return pairs, pairs.keys(index), down, up
 
     def _places(self, values: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """The node below each value (their number for what lies beyond), shares of P-mass there and one further."""
-        nodes = self.nodes
-        index = np.clip(np.searchsorted(nodes, values, side="right") - 1, 0, len(nodes) - 1)
-        beyond = index >= len(nodes) - 1
-        a, b = nodes[index], nodes[np.minimum(index + 1, len(nodes) - 1)]
-        inner = np.clip(values, a, np.maximum(b, a))
-        width = np.append(-np.expm1(-np.diff(nodes)), math.inf)[index]
+        """The node below each value, and the shares of P-mass there and one further."""
+        index = np.maximum(np.searchsorted(self.nodes, values, side="right") - 1, 0)
+        a, b, width = self._ends[index], self._ends[index + 1], self._widths[index]
+        inner = np.clip(values, a, b)
         short = -np.expm1(a - inner)
-        return np.where(beyond, len(nodes), index), (1.0 - short) * -np.expm1(inner - b) / width, short / width
+        return index, (1.0 - short) * -np.expm1(inner - b) / width, short / width
 
-    def _placed(self, places: tuple[IntArray, FloatArray, FloatArray], p: FloatArray) -> FloatArray:
-        index, down, up = places
-        size = len(self.nodes)
-        inside = index < size
-        where, weights = index[inside], p[inside]
-        placed = weighted_counts(where, weights * down[inside], size)
-        placed += weighted_counts(np.minimum(where + 1, size - 1), weights * up[inside], size)
-        return np.append(placed, float(p[~inside].sum()))
+    def _placed(self, ratio: FloatArray, p: FloatArray) -> FloatArray:
+        index, down, up = self._places(ratio)
+        size = len(self._ends)
+        return weighted_counts(index, p * down, size) + weighted_counts(index + 1, p * up, size)
 
     def alone(self, kind: JumpKind) -> Jumps:
-        """Where it is."""
-        return Jumps(kind.ratio, kind.count * kind.p)
+        """Where it is, up to the last node."""
+        near, p = int(np.searchsorted(kind.ratio, self.nodes[-1])), kind.count * kind.p
+        *_, last, certain = self._placed(kind.ratio[near:], p[near:]).tolist()
+        return Jumps(np.append(kind.ratio[:near], self.nodes[-1]), np.append(p[:near], last), certain)
 
     def one(self, kind: JumpKind) -> FloatArray:
         """Split onto the nodes."""
-        return self._placed(self._places(kind.ratio), kind.p)
+        return self._placed(kind.ratio, kind.p)
 
     def adding(self, second: FloatArray) -> FloatArray:
         """Split onto the nodes; a sum with a certain jump is certain."""
-        size, (pairs, keys, down, up) = len(self.nodes), self._table
+        nodes, (pairs, keys, down, up) = self.nodes, self._table
+        size, last = len(nodes), float(nodes[-1])
         matrix = np.zeros((1, size + 1, size + 1))
         matrix[0, :size, :size] = pairs.matrix(keys, second, down)
-        matrix[0, 1:size, :size] += pairs.matrix(keys, second, up)[:-1]
-        matrix[0, size, :size] = np.cumsum(second[::-1])[::-1][pairs.beside]
+        matrix[0, 1:, :size] += pairs.matrix(keys, second, up)
+        # Those from some node on lead beyond the last one: their P-mass, and times e^(that node - theirs).
+        p, near = np.append(np.cumsum(second[-2::-1])[::-1], 0.0), [0.0]
+        for mass, gap in zip(second[-2::-1].tolist(), np.append(math.inf, np.diff(nodes)[::-1]).tolist(), strict=True):
+            near.append(mass + near[-1] * math.exp(-gap))
+        lead = pairs.beside
+        over = self._ends[lead] + nodes - last
+        stays = np.array(near[::-1])[lead] * np.exp(-np.maximum(over, 0.0))
+        matrix[0, size - 1, :size] += stays
+        matrix[0, size, :size] += np.maximum(p[lead] - stays, 0.0) + second[size]
         matrix[0, size, size] = second.sum()
         return matrix
 
@@ -174,16 +190,17 @@ class LabelledSums:
 
     @cached_property
     def _table(self) -> tuple[_Pairs, tuple[IntArray, IntArray]]:
-        """All pairs of labels, and where the labels of their sums are."""
-        pairs = _Pairs(self._middle, math.inf)
+        """Pairs of labels whose sums lie before the last node, and where the labels of their sums are."""
+        pairs = _Pairs(self._middle, float(self.nodes[-1]))
         return pairs, pairs.keys(self._labels(pairs.sums))
 
     def _labels(self, values: FloatArray) -> IntArray:
         return np.clip(np.searchsorted(self.nodes, values, side="right") - 1, 0, len(self.nodes) - 1)
 
     def alone(self, kind: JumpKind) -> Jumps:
-        """Told apart as finely as it is known."""
-        return self.read(kind.count * np.array((kind.p, kind.q)))
+        """Told apart as finely as it is known, up to the last node."""
+        near, masses = int(np.searchsorted(kind.ratio, self.nodes[-1])), kind.count * np.array((kind.p, kind.q))
+        return self.read(np.column_stack((masses[:, :near], masses[:, near:].sum(axis=1))))
 
     def one(self, kind: JumpKind) -> FloatArray:
         """By the node below."""
@@ -193,7 +210,10 @@ class LabelledSums:
     def adding(self, second: FloatArray) -> FloatArray:
         """By a label of the two labels."""
         pairs, keys = self._table
-        return np.array([pairs.matrix(keys, masses, None) for masses in second])
+        matrices = np.array([pairs.matrix(keys, masses, None) for masses in second])
+        rest = np.cumsum(np.column_stack((second, np.zeros(2)))[:, ::-1], axis=1)[:, ::-1]
+        matrices[:, -1] += rest[:, pairs.beside]
+        return matrices
 
     def read(self, masses: FloatArray) -> Jumps:
         """What the label says."""

@@ -201,11 +201,13 @@ def _regrouped(measure: LatticeMeasure, *parts: tuple[IntArray, FloatArray]) -> 
     """Every weight times its gain at its new place, of which there may be several."""
     low = int(parts[0][0].min())
     size = int(parts[-1][0].max()) - low + 1
-    weights = np.sum([weighted_counts(places - low, measure.weights * gains, size) for places, gains in parts], axis=0)
+    first = parts[0][0] - low
+    weights, most = weighted_counts(first, measure.weights * parts[0][1], size), parts[0][1]
+    for places, gains in parts[1:]:
+        weights, most = weights + weighted_counts(places - low, measure.weights * gains, size), most + gains
     # A non-negative matrix with column sums <= gain and row sums <= 2 gain crowd has 2-norm at most
     # gain sqrt(2 crowd); mass grows by at most gain.
-    gain = float(np.sum([gains for _, gains in parts], axis=0).max())
-    crowd = float(np.bincount(parts[0][0] - low).max())
+    gain, crowd = float(most.max()), float(np.bincount(first).max())
     return LatticeMeasure(
         np.arange(low, low + len(weights)),
         weights,

@@ -34,6 +34,7 @@ terms that use the same j are one measure. A few j near 0, and for LOWER the lar
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Iterator
 
@@ -56,6 +57,7 @@ from calipers.laws.composed.jumps import (
 from calipers.laws.composed.saddle import Saddle
 from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
 from calipers.laws.composed.tails import infinite_mass
+from calipers.numerics.elementary import log_sums_at
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
@@ -72,8 +74,8 @@ _BULK, _FURTHER, _SHARED, _MOST_SHARED = 0.1, 1.06, 3, 6
 """Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond; and how many share nodes."""
 _FARTHEST = 600.0
 """Log of an epsilon beyond which nothing is looked for."""
-_FAR = 32.0
-"""Jumps this far above epsilon (in log ratio) count as certain."""
+_FAR, _NEVER = 32.0, -30.0
+"""Jumps this far above epsilon (in log ratio) are as good as certain; log of a probability that is as good as none."""
 
 
 class RareSteps:
@@ -171,17 +173,27 @@ class RareSteps:
         )
         return math.log(beyond) + _NEGLIGIBLE if beyond > 0.0 else -math.inf
 
-    def look_at(self, low: float, high: float | None = None, sides: Collection[Side] = tuple(Side)) -> None:
-        """Place the nodes for questions about this epsilon, or about all between two, on these sides."""
-        high = low if high is None else high
+    @functools.cached_property
+    def _taken_back(self) -> float:
+        """Small steps take back as much as this with a probability of at most about e^_NEVER, by Chernoff's bound."""
+        rates = np.geomspace(1e-3, 30.0, 24) * (DEVIATIONS / self.threshold)
+        logs = np.zeros(len(rates))
+        for part, count in zip(self.parts[Side.UPPER], self.counts, strict=True):
+            logs += count * (log_sums_at(-rates, part.small.log_ratio, part.small.log_q) - part.log_masses[1])
+        return 1.2 * float(np.min((logs - _NEVER) / rates))
+
+    def look_at(self, *epsilon: float, sides: Collection[Side] = tuple(Side), near: bool = False) -> None:
+        """Place the nodes for questions about these, in increasing order, or about any that is `near` the only one."""
         kinds = {
             side: [part.jump(count) for part, count in zip(parts, self.counts, strict=True)]
             for side, parts in self.parts.items()
         }
         first = min(float(kind.ratio[0]) for kind in kinds[Side.UPPER] if len(kind.ratio))
         farthest = self.most * max(float(kind.ratio[-1]) for kind in kinds[Side.UPPER] if len(kind.ratio))
-        last = min(high + _FAR, _FURTHER * farthest)
-        nodes = nodes_around(first, (low, high), self.threshold / DEVIATIONS, last)
+        # What small steps hardly ever take back to epsilon shows its P-mass less e^epsilon times its Q-mass, and these
+        # are kept wherever it is put: no nodes are needed there, where it is known what is asked about.
+        last = min(epsilon[-1] + (_FAR if near else min(self._taken_back, _FAR)), _FURTHER * farthest)
+        nodes = nodes_around(first, epsilon, self.threshold / DEVIATIONS, last)
         for side in (side for side in self.parts if side in sides):
             sums = SplitSums(nodes) if side is Side.UPPER else LabelledSums(nodes)
             self._jumps[side] = followed(sums, kinds[side], self.most, self._exact)
@@ -259,7 +271,7 @@ class RareSteps:
         """Jaws of the smallest epsilon >= 0 with D at most delta."""
         guess = max(guess, self._ends()[0], 1e-12)
         for _ in range(_MOST_LOOKS):  # nodes are dense around the guess only, so a far one is found in steps
-            self.look_at(guess)
+            self.look_at(guess, near=True)
             _, upper = _crossing(self.upper, delta, guess, 0.05)
             near = 0.7 < upper / guess < 1.4
             if upper == 0.0 or math.isinf(upper):
@@ -270,7 +282,7 @@ class RareSteps:
         if math.isinf(upper):
             return Jaws(0.0, math.inf, math.inf, self.reverse)
         width = 0.02 * self.tolerance
-        self.look_at(guess)
+        self.look_at(guess, near=True)
         _, upper = _crossing(self.upper, delta, guess, width)
         lower, _ = _crossing(self.lower, delta, upper, width) if upper > 0.0 else (0.0, 0.0)
         return Jaws(lower, upper, lower, self.reverse)

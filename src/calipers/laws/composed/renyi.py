@@ -26,24 +26,22 @@ from calipers.laws.composed.product import Product
 from calipers.laws.composed.tails import LowerTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import AnySource, LowerSource, UpperSource
+from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.fourier import UNIT_ROUNDOFF
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import BoolArray, FloatArray, IntArray
 
 ORDER = Domain(1.0, 1000.0, low_open=True)
 _RESOLUTION, _FINEST, _CELL = 0.02, 5e-4, 0.04
-_CUTS, _EVERY, _FARTHEST = 64, 8, 300.0
-"""Places of a cut, of which one in so many is tried first, and then those about the best."""
-_SHALLOWEST = 52.0
-"""Depths of laws that serve many orders: this one, twice it, and so on."""
+_CUTS, _FARTHEST, _PIECE = 64, 300.0, 128
 _FAR, _STEEP = 20.0, 20.0
+_NOTHING = -1e30
+"""The log of a sum over nothing."""
 _BEYOND = np.geomspace(0.02, 50.0, 40)
 """How much larger s is than t, in units of t - 1 and of 1."""
 
 
 def _log_sum(values: FloatArray) -> float:
-    """Relative to the largest term a few units in the last place are lost, or what underflows: far less than 1e-13."""
-    largest = float(values.max())
-    return largest + math.log(float(np.exp(values - largest).sum())) if math.isfinite(largest) else largest
+    return float(np.logaddexp.reduce(np.sort(values)))
 
 
 def _excess(x: FloatArray, order: float) -> tuple[FloatArray, FloatArray]:
@@ -129,29 +127,43 @@ def _upper(source: UpperSource, order: float, reverse: bool, laws: dict[int, Law
 
 
 def _cut(law: Law, order: float, told: Callable[[float], float | None]) -> float:
-    """The least over some K of the moment up to K, of its tangent beyond, and of what the tangent misses."""
-    x = law.log_ratio
+    """The least over some K of the moment up to K, of its tangent beyond, and of what the tangent misses.
+
+    K^t + t K^(t-1) (e^x - K) = K^(t-1) (t e^x - (t - 1) K), so the sums of q e^(t x), q e^x and q between neighboring
+    cuts are enough for all of them. Beyond K the difference of t P and (t - 1) K Q is at least P, so its relative error
+    is at most 2 t times that of the sums.
+    """
+    x, log_q = law.log_ratio, law.log_q
     larger = np.unique(np.concatenate((order + _BEYOND, order + (order - 1.0) * _BEYOND)))
     moments = np.array([told(float(s)) for s in larger], dtype=np.float64)
     # Beyond the last atom only the mass at infinity grows with K.
     rest = -math.log(law.p_inf) / (order - 1.0) if law.p_inf > 0.0 else _FARTHEST
-    farthest = max(float(x[-1]), 1e-3) + min(rest, _FARTHEST)
-    cuts = np.linspace(0.0, farthest, _CUTS)[1:].tolist()
-
-    def bound(place: int) -> float:
-        cut = cuts[place]
-        over = np.maximum(x - cut, 0.0)
-        # K^t + t K^(t-1) (e^x - K) = K^(t-1) e^x (t - (t - 1) e^-over), and e^(t x) where nothing is over.
-        tangent = (order - 1.0) * np.minimum(x, cut) + x + np.log(order - (order - 1.0) * np.exp(-over))
-        pieces = [_log_sum(law.log_q + tangent), float(np.min(moments + (order - larger) * cut))]
-        if law.p_inf > 0.0:
-            pieces.append(math.log(order) + (order - 1.0) * cut + math.log(law.p_inf))
-        return _log_sum(np.array(pieces))
-
-    # What is cut falls with K and the rest grows: the least lies next to the best of a few.
-    middle = min(range(_EVERY - 1, len(cuts), _EVERY), key=bound)
-    best = min(map(bound, range(max(0, middle - _EVERY + 1), min(len(cuts), middle + _EVERY))))
+    cuts = np.linspace(0.0, max(float(x[-1]), 1e-3) + min(rest, _FARTHEST), _CUTS)[1:]
+    bins = np.searchsorted(cuts, x)
+    # Pieces of at most so many atoms between the same cuts.
+    starts = np.flatnonzero((np.diff(bins, prepend=-1) > 0) | (np.arange(len(x)) % _PIECE == 0))
+    until = bins[starts] <= np.arange(len(cuts))[:, None]
+    below = _log_sums(log_q + order * x, starts, until)
+    log_p, log_rest = (_log_sums(logs, starts, ~until) for logs in (log_q + x, log_q))
+    some = log_p > 0.5 * _NOTHING
+    steep = np.log(order - (order - 1.0) * np.exp(np.minimum(cuts[some] + log_rest[some] - log_p[some], 0.0)))
+    tangent = np.full(len(cuts), _NOTHING)
+    tangent[some] = (order - 1.0) * cuts[some] + log_p[some] + steep
+    # Atoms of a piece and pieces are added up one after the other, and terms and logs are rounded a few times.
+    lost = UNIT_ROUNDOFF * (_PIECE + len(starts) + 64.0 + 8.0 * float(np.max(np.abs(log_q) + order * np.abs(x))))
+    missed = np.min(moments[:, None] + np.outer(order - larger, cuts), axis=0)
+    pieces = [below + lost, tangent + 2.0 * order * lost, missed]
+    if law.p_inf > 0.0:
+        pieces.append(math.log(order) + (order - 1.0) * cuts + math.log(law.p_inf))
+    best = float(np.min(np.logaddexp.reduce(pieces)))
     return best + 1e-13 * (1.0 + abs(best))
+
+
+def _log_sums(logs: FloatArray, starts: IntArray, wanted: BoolArray) -> FloatArray:
+    """Logs of the sums of e^logs over the pieces that every row wants."""
+    peaks = np.maximum.reduceat(logs, starts)
+    shares = np.exp(logs - np.repeat(peaks, np.diff(starts, append=len(logs))))
+    return row_logsumexp(np.where(wanted, peaks + np.log(np.add.reduceat(shares, starts)), _NOTHING))
 
 
 def _resolution(source: AnySource, order: float) -> float:
@@ -162,12 +174,12 @@ def _resolution(source: AnySource, order: float) -> float:
 def _log_tail(source: AnySource, order: float) -> float:
     """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more.
 
-    Laws that are no cells of one observation cost more to build than to read: there is one for many orders.
+    Laws that hide something cost more than their moments: neighboring orders share one, of the next of a few depths.
     """
-    depth = 0.5 * (order * source.slope + 10.0) ** 2
-    if source.cell_slope == 0.0:
-        depth = _SHALLOWEST * 2.0 ** max(0, math.ceil(math.log2(depth / _SHALLOWEST)))
-    return max(-depth, source.moment_depth)
+    needed = max(-0.5 * (order * source.slope + 10.0) ** 2, source.moment_depth)
+    if not isinstance(source, UpperSource) or source.known_moment(order, False) is None:
+        return needed
+    return math.ldexp(source.moment_depth, math.ceil(math.log2(needed / source.moment_depth)))
 
 
 def renyi_below(factors: Sequence[tuple[LowerSource, int]], order: float, ways: Sequence[bool] | None = None) -> float:

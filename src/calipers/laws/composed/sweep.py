@@ -122,7 +122,7 @@ def _conditioned(
         return None
     nodes, deltas, tests = [], [], []
     for some in rare.places():
-        rare.look_at(float(some[0]), float(some[-1]), sides)
+        rare.look_at(*some.tolist(), sides=sides)
         nodes.append(some)
         if Side.LOWER in sides:
             tests.append(rare.tests(some))
