@@ -33,7 +33,6 @@ mean is at least the geometric mean, and with theta = |mean c| / r that gives, w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,9 +44,8 @@ from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.allocated.first_batch import cover, hidden_with_first
 from calipers.laws.allocated.hidden_sum import divergence
-from calipers.laws.allocated.hidden_sums import divergences
 from calipers.laws.allocated.hidden_term import HiddenTerm
-from calipers.laws.allocated.shuffled import Node, ShuffledEpoch
+from calipers.laws.allocated.shuffled import ShuffledEpoch
 
 _ORDERS = (2, 4, 6, 8)
 _ANGLES = 4096
@@ -148,31 +146,21 @@ class DisplacedEpoch(ShuffledEpoch):
         bounds = (excess / (excess - 1.0) ** p * sample_moment(p, width, self.batch_size) for p in _ORDERS)
         return min(1.0, batches * min(bounds) * _SLACK)
 
-    @property
-    def sharing(self) -> bool:
-        """Not where batches have two kinds of weights, whose sums are asked for payoffs of their own."""
-        return cover(1.0 / self.sigma, self.batch_size, self.dataset_size, _EXPONENTS[0]) is None
-
     def controlled(self, epsilon: float, reverse: bool) -> float:
         """Not tried: weights of rounds are compared by majorization, for terms that are worst at every strike."""
         del epsilon, reverse
         return 1.0
 
-    def all_hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> list[Node]:
+    def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta): the better one of both theorems, each with the weights that seem best for it."""
-        best = {}
-        for epsilon in epsilons:
-            exponent = _exponent(self, reverse, _scanned(self, epsilon))
-            best[epsilon] = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
+        exponent = _exponent(self, reverse, _scanned(self, epsilon))
+        node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
         if self.batch_size < _SMALL_BATCH:
-            chosen = {epsilon: self.best_rounds(epsilon, reverse) for epsilon in epsilons}
-            for rounds in {count for count in chosen.values() if count > 0}:
-                alike = [epsilon for epsilon in epsilons if chosen[epsilon] == rounds]
-                more = self.with_rounds(rounds, alike, reverse, resolution, log_tail)
-                for epsilon, (other, found) in zip(alike, more, strict=True):
-                    node, value = best[epsilon]
-                    best[epsilon] = max(node, other), min(value, found)
-        return [best[epsilon] for epsilon in epsilons]
+            rounds = self.best_rounds(epsilon, reverse)
+            if rounds > 0:
+                other, found = self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
+                node, value = max(node, other), min(value, found)
+        return node, value
 
     def with_cover(
         self, exponent: float, epsilon: float, reverse: bool, resolution: float, log_tail: float
@@ -190,15 +178,12 @@ class DisplacedEpoch(ShuffledEpoch):
         return _rounds(self, reverse, _scanned(self, epsilon))
 
     def with_rounds(
-        self, rounds: int, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
-    ) -> list[Node]:
-        """(node, delta): the theorem with this number of equal rounds, for epsilons near to each other."""
-        terms, exposed, found = [self.term(epsilon, reverse) for epsilon in epsilons], self.exposed(rounds), []
-        for term, (node, value) in zip(terms, divergences(terms, rounds, 1.0, resolution, log_tail), strict=True):
-            known = self.known(term.epsilon)
-            total = value + exposed * known + seen_early(term, self.first, known)
-            found.append((node, min(1.0, total * _SLACK)))
-        return found
+        self, rounds: int, epsilon: float, reverse: bool, resolution: float, log_tail: float
+    ) -> tuple[float, float]:
+        """(node, delta): the theorem with this number of equal rounds."""
+        term, known = self.term(epsilon, reverse), self.known(epsilon)
+        node, value = divergence(term, rounds, 1.0, resolution, log_tail)
+        return node, min(1.0, (value + self.exposed(rounds) * known + seen_early(term, self.first, known)) * _SLACK)
 
 
 def _scanned(epoch: DisplacedEpoch, epsilon: float) -> float:
@@ -217,9 +202,11 @@ def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
         if rounds < 1 or epoch.exposed(rounds) >= 1.0:
             continue
         if epoch.exposed(rounds) * epoch.known(epsilon) < best:
-            [(_, value)] = epoch.with_rounds(rounds, [epsilon], reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)
+            value = epoch.with_rounds(rounds, epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
             if value < best:
                 best, chosen = value, rounds
+            elif chosen:
+                break  # fewer rounds hide less and are exposed less: past the best number it is the first that counts
     return chosen
 
 

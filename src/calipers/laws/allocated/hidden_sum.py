@@ -245,29 +245,16 @@ def divergence(
 
     The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
     """
-    asked = term, rounds, participation, resolution, log_tail
-    return divergence_by_waves(*asked) or divergence_by_ladder(*asked)
-
-
-def divergence_by_waves(
-    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
-) -> tuple[float, float] | None:
-    """As `divergence`, by transforms; None where a ladder is better."""
     strike, rounded = strike_of(term, rounds, participation)
     total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
     gain = _gain_by_waves(total, strike, rounded, resolution)
-    return None if gain is None else (total.node, _bounded(total, participation, gain))
+    if gain is None:
+        gain = float(expected_payoff(total, _call(strike, rounded), np.array(rounded), total.plans(resolution)))
+    return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
 
 
-def divergence_by_ladder(
-    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
-) -> tuple[float, float]:
-    """As `divergence`, by a ladder."""
+def by_waves(term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float) -> bool:
+    """Whether `divergence` is found by transforms, one epsilon at a time."""
     strike, rounded = strike_of(term, rounds, participation)
     total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
-    gain = expected_payoff(total, _call(strike, rounded), np.array(rounded), total.plans(resolution))
-    return total.node, _bounded(total, participation, float(gain))
-
-
-def _bounded(total: HiddenSum, participation: float, gain: float) -> float:
-    return min(1.0, participation * gain / total.rounds * (1.0 + 2.0 * total.rounding))
+    return _gain_by_waves(total, strike, rounded, resolution) is not None

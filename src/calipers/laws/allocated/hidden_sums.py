@@ -20,13 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, one_more
-from calipers.laws.allocated.hidden_sum import (
-    LARGEST_ERROR,
-    HiddenSum,
-    divergence_by_ladder,
-    divergence_by_waves,
-    strike_of,
-)
+from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, by_waves, divergence, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.strips import Strip
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -38,28 +32,18 @@ Nodes = list[tuple[float, float]]
 def divergences(
     terms: Sequence[HiddenTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
-    """As `divergence` for every term; their epsilons increase and are near to each other.
-
-    Where transforms do no longer, they do not farther out: the rest share a ladder.
-    """
-    found: Nodes = []
-    for term in terms:
-        one = divergence_by_waves(term, rounds, participation, resolution, log_tail)
-        if one is None:
-            break
-        found.append(one)
-    rest = terms[len(found) :]
-    if len(rest) <= 1:
-        return found + [divergence_by_ladder(term, rounds, participation, resolution, log_tail) for term in rest]
-    sums = [HiddenSum.deep(term, rounds, log_tail) for term in rest]
-    return found + _by_ladders(sums, (rounds,), participation, resolution)[0]
+    """As `divergence` for every term; their epsilons increase and are near to each other."""
+    if len(terms) == 1 or by_waves(terms[0], rounds, participation, resolution, log_tail):
+        return [divergence(term, rounds, participation, resolution, log_tail) for term in terms]
+    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
+    return _by_ladders(sums, (rounds,), participation, resolution)[0]
 
 
 def divergences_too(
     terms: Sequence[HiddenTerm], rounds: int, resolution: float, log_tail: float
 ) -> tuple[Nodes, Nodes]:
     """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    if divergence_by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail) is not None:
+    if by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail):
         few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
     else:
         sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]

@@ -20,7 +20,6 @@ When nothing is left over, see `calipers.laws.allocated.displaced`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -31,7 +30,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
 from calipers.laws.allocated.controlled_sum import controlled_divergence
-from calipers.laws.allocated.hidden_sums import divergences
+from calipers.laws.allocated.hidden_sum import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.core.law import Law
 from calipers.laws.core.profile_law import Nodes, curve_of_profile, law_of_profile
@@ -49,8 +48,8 @@ _LARGEST_SHIFTS = (3.4, 8.0)
 would leave the range of doubles. The order counts as known there."""
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
-_LADDER, _SHARED = 0.3, 0.22
-"""Resolution of the ladders of a law, and of those that serve several nodes, all but one of which fit less well."""
+_LADDER = 0.3
+"""Resolution of the ladders of a law."""
 _GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
 is small against the shift, the width of the far tail."""
@@ -67,11 +66,6 @@ _WORTH, _CLEARLY, _SKIPPED, _RARE = 0.998, 0.994, 2, 1e-7
 """Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
 _CUT, _DEPTH_STEP = 16.0, 4.0
 """How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
-_TOGETHER, _SPAN, _DROP = 16, 7.0, 28.0
-"""How many nodes may share a ladder, how far apart they may lie, and how much the logarithms of their values may fall:
-sums that share one have to be alike."""
-
-Node = tuple[float, float]
 
 
 @implements("calipers:shuffled")
@@ -104,27 +98,17 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         value = self.participation * float(gaussian_delta(self.shift, epsilon))
         return min(1.0, value * (1.0 + 8.0 * GAUSSIAN_RELATIVE_ERROR))
 
-    def node(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> Node:
+    def node(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta): the divergence at the node, which is epsilon >= 0 up to rounding, is at most delta."""
-        return _nodes(self, (epsilon,), reverse, resolution, log_tail)[0]
+        return _node(self, epsilon, reverse, resolution, log_tail)
 
-    def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> Node:
+    def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """As `node`, by the theorem alone."""
-        return self.all_hidden((epsilon,), reverse, resolution, log_tail)[0]
-
-    def all_hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> list[Node]:
-        """As `hidden` for epsilons that increase and are near to each other, whose sums share a ladder."""
-        terms = [self.term(epsilon, reverse) for epsilon in epsilons]
-        return divergences(terms, self.rounds, self.participation, resolution, log_tail)
+        return divergence(self.term(epsilon, reverse), self.rounds, self.participation, resolution, log_tail)
 
     def controlled(self, epsilon: float, reverse: bool) -> float:
         """At least the divergence at epsilon of adversaries with one control for every strike; 1 where not tried."""
         return _controlled(self, epsilon, reverse)
-
-    @property
-    def sharing(self) -> bool:
-        """Whether sums for neighboring epsilons share a ladder."""
-        return True
 
     @property
     def ways(self) -> tuple[bool, ...]:
@@ -218,13 +202,14 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 
 
 @lru_cache(maxsize=4096)
-def _nodes(
-    epoch: ShuffledEpoch, epsilons: tuple[float, ...], reverse: bool, resolution: float, log_tail: float
-) -> tuple[Node, ...]:
+def _node(
+    epoch: ShuffledEpoch, epsilon: float, reverse: bool, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    known = epoch.known(epsilon)
     if epoch.shift > _LARGEST_SHIFTS[epoch.substituted]:
-        return tuple((epsilon, epoch.known(epsilon)) for epsilon in epsilons)
-    found = epoch.all_hidden(epsilons, reverse, resolution, log_tail)
-    return tuple((node, min(value, epoch.known(at))) for at, (node, value) in zip(epsilons, found, strict=True))
+        return epsilon, known
+    node, value = epoch.hidden(epsilon, reverse, resolution, log_tail)
+    return node, min(value, known)
 
 
 @lru_cache(maxsize=1024)
@@ -258,7 +243,9 @@ def _directed(epoch: ShuffledEpoch, log_tail: float, lone: bool) -> tuple[Nodes,
     return forward, backward
 
 
-def _between(epoch: ShuffledEpoch, left: Node, right: Node, other: Nodes, log_tail: float) -> list[Node]:
+def _between(
+    epoch: ShuffledEpoch, left: tuple[float, float], right: tuple[float, float], other: Nodes, log_tail: float
+) -> list[tuple[float, float]]:
     """Reversed nodes between two of them, as long as the chord passes the other direction's bound."""
     nodes, bounds = np.array(other).T
     inside = (nodes > left[0]) & (nodes < right[0]) & (bounds > math.exp(log_tail + _UNREAD))
@@ -267,7 +254,7 @@ def _between(epoch: ShuffledEpoch, left: Node, right: Node, other: Nodes, log_ta
     if near or np.all(left[1] + share * (right[1] - left[1]) <= bounds[inside]):
         return []
     middle = 0.5 * (left[0] + right[0])
-    node, value = _deep_enough(epoch, [middle], True, math.log(max(right[1], 1e-300)), log_tail)[middle]
+    node, value = _deep_enough(epoch, middle, True, math.log(max(right[1], 1e-300)), log_tail)
     found = (node, value if value <= _RARE else min(value, epoch.controlled(middle, True)))
     before = _between(epoch, left, found, other, log_tail)
     return [*before, found, *_between(epoch, found, right, other, log_tail)]
@@ -277,18 +264,17 @@ def _profile(
     epoch: ShuffledEpoch,
     reverse: bool,
     log_tail: float,
-    first: Node | None = None,
+    first: tuple[float, float] | None = None,
     other: Nodes | None = None,
-) -> list[Node]:
+) -> list[tuple[float, float]]:
     """Nodes from 0 to where the divergence is negligible, dense on the scale of log L; `first` where it is known.
 
     Where the `other` direction's bound is clearly larger, every node is twice as far as the one before it.
     """
     places, bounds = np.array(other or [(0.0, 0.0)]).T
     expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
-    profile: list[Node] = []
-    ready: dict[float, Node] = {}
-    epsilon, deviation, fall, settled, less = 0.0, 0.0, 0.0, False, False
+    profile: list[tuple[float, float]] = []
+    epsilon, deviation, fall, settled = 0.0, 0.0, 0.0, False
     gain, skipped = 0.0, _SKIPPED  # how much one control for every strike lowered the last node where both were asked
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     while True:
@@ -300,13 +286,7 @@ def _profile(
         elif profile and alone < profile[-1][1]:  # where it is not tried it is 1
             node, value, skipped = epsilon, min(epoch.known(epsilon), alone), skipped + 1
         else:
-            if epsilon not in ready:
-                several = epoch.sharing and not less and (gain >= _WORTH or expected <= math.log(_RARE))
-                asked, depth = [epsilon], expected
-                if several and profile:
-                    asked, depth = _ahead(epoch, profile[-1], epsilon, fall, deviation, log_tail + _NEGLIGIBLE)
-                ready = _deep_enough(epoch, asked, reverse, depth, log_tail)
-            node, value = ready[epsilon]
+            node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)
             if gain < _WORTH and value > _RARE:
                 better = epoch.controlled(epsilon, reverse)
                 # Far out one term decides, and one control for every strike is as good as one for all; where it is
@@ -319,8 +299,10 @@ def _profile(
         if value <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
             return profile
         deviation = deviation or 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - value, 1e-12)))
-        gap, less = _gap(epoch, epsilon, deviation, value), value < _LESS * float(np.interp(node, places, bounds))
-        gap = max(gap, epsilon) if less else gap
+        gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
+        gap = gap if value > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
+        if value < _LESS * float(np.interp(node, places, bounds)):
+            gap = max(gap, epsilon)
         epsilon += gap
         # The logarithm of a profile is nearly a line from one node to the next; where a bound does not fall, which
         # its proof allows, it is no reason to look less deep.
@@ -329,41 +311,13 @@ def _profile(
         expected = math.log(max(value, 1e-300)) - 1.5 * fall * gap
 
 
-def _gap(epoch: ShuffledEpoch, epsilon: float, deviation: float, value: float) -> float:
-    """From a node with this value to the next."""
-    gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
-    return gap if value > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
-
-
-def _ahead(
-    epoch: ShuffledEpoch, before: Node, start: float, fall: float, deviation: float, end: float
-) -> tuple[list[float], float]:
-    """The epsilons of the node after `before` and of those that come next, and about the log of the least value."""
-    epsilons, level = [start], math.log(max(before[1], 1e-300)) - fall * (start - before[0])
-    lowest = level - _DROP
-    while len(epsilons) < _TOGETHER and level > end:
-        epsilon = epsilons[-1] + _gap(epoch, epsilons[-1], deviation, math.exp(level))
-        lower = level - fall * (epsilon - epsilons[-1]) * epsilon / start  # far out logarithms are nearly parabolas
-        if lower < lowest or epsilon > start + _SPAN:
-            break
-        level = lower
-        epsilons.append(epsilon)
-    return epsilons, level - 0.5 * fall * (start - before[0])
-
-
 def _deep_enough(
-    epoch: ShuffledEpoch, epsilons: Sequence[float], reverse: bool, expected: float, log_tail: float
-) -> dict[float, Node]:
-    """Nodes no deeper than their values, of e^expected or more, need: what is cut is a share of about e^-16 of them.
-
-    Those that turn out to lie deeper are left out, but not the first.
-    """
+    epoch: ShuffledEpoch, epsilon: float, reverse: bool, expected: float, log_tail: float
+) -> tuple[float, float]:
+    """A node no deeper than its value, of about e^expected, needs: what is cut is a share of about e^-16 of it."""
     while True:
         depth = max(log_tail, _DEPTH_STEP * math.floor((expected - _CUT) / _DEPTH_STEP))
-        resolution = _LADDER if len(epsilons) == 1 else _SHARED
-        found = dict(zip(epsilons, _nodes(epoch, tuple(epsilons), reverse, resolution, depth), strict=True))
-        least = 0.0 if depth <= log_tail else math.exp(depth + _CUT - _DEPTH_STEP)
-        resolved = {epsilon: node for epsilon, node in found.items() if depth <= log_tail or node[1] > least}
-        if epsilons[0] in resolved:
-            return resolved
-        expected = min(math.log(max(found[epsilons[0]][1], 1e-300)), depth) - _DEPTH_STEP
+        node, value = epoch.node(epsilon, reverse, _LADDER, depth)
+        if depth <= log_tail or value > math.exp(depth + _CUT - _DEPTH_STEP):
+            return node, value
+        expected = min(math.log(max(value, 1e-300)), depth) - _DEPTH_STEP
