@@ -193,6 +193,7 @@ def test_one_training_run_from_the_command_line(calipers, refused, mine) -> None
     assert json.loads(calipers("audit", "scores.csv", "--json").stdout)["epsilon"][0]["canaries"] == 100
     for arguments, message in (
         ((*train, "--trials", 10), "--trials is about audits of many runs"),
+        ((*train, "--sequential"), "--sequential is about audits of many runs"),
         ((*train, "--guesses", "many"), "IN,OUT"),
         ((*train, "--report", "r.html"), "--report"),
         (("audit", "audited_by_cli:target", "--guesses", "5,5"), "add --canaries"),

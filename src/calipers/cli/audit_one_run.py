@@ -30,7 +30,8 @@ def asked_for_one_run(target_name: str, values: dict[str, Any]) -> bool:
     if values["canaries"] is None and not target_name.endswith(FILE_ENDING):
         refuse("is about canaries in one training run; add --canaries.", guesses=values["guesses"])
         return False
-    others = {name: values[name] not in (None, False, (), 1) for name in _OTHERS}
+    # One job is what is usual; True, which equals one, is not.
+    others = {name: values[name] is True or values[name] not in (None, False, (), 1) for name in _OTHERS}
     refuse("is about audits of many runs; leave it out with canaries.", **others)
     return True
 
