@@ -28,6 +28,8 @@ from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.allocated.dealt_unit import DealtUnit
+from calipers.laws.composed.convolve import TWO_STAGE_COUNT
+from calipers.laws.composed.loud import FARTHER, LOUDEST
 from calipers.laws.core.drawn_shift import Shifts
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found
@@ -44,6 +46,21 @@ class ToldProof(CurveJaw):
 
     steps: tuple[tuple[Shifts | DealtUnit, int], ...]
     side = Side.UPPER
+
+    @property
+    def loud(self) -> bool:
+        """Whether no lattice holds the total of log ratios: given the length s of a step, N(s^2/2, s^2) or less."""
+        if max(count for _, count in self.steps) < TWO_STAGE_COUNT:
+            return False
+        mean = variance = 0.0
+        for shifts, count in self.steps:
+            if not isinstance(shifts, Shifts):
+                return False
+            weights, squares = np.array(shifts.weights), np.square(shifts.lengths)
+            center = 0.5 * float(weights @ squares)
+            mean += count * center
+            variance += count * float(weights @ (np.square(0.5 * squares - center) + squares))
+        return LOUDEST < math.sqrt(variance) < mean / FARTHER
 
     def _cut(self, rarest: float) -> tuple[FloatArray, float]:
         """Renyi divergences at `_ORDERS` without the rarest lengths, and the probability of these in any step."""

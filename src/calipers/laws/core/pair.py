@@ -42,8 +42,6 @@ from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
-REST_ERROR, _POOR = 6e-14, 0.1
-"""A difference that is at least this share of what is subtracted from errs by ten times as much as sums of up to 24."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ def _split(part: SmoothPart, cells: Cells) -> Law:
     """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
     peak, mass = scaled(part.log_q(cells.points) + cells.log_weights)
     ends = Ends.of(part.log_ratio(cells.ends))
-    a, b = ends.beside(slice(None))
+    a, b = (side[:, None] for side in ends.beside)
     ratio = np.clip(part.log_ratio(cells.points), a, b)  # equal up to rounding, which shift_error covers
     return with_tails(part, cells.ends, ends.nodes, ends.log_q(peak, *_up_and_down(ratio, a, b, mass)))
 
@@ -237,28 +235,14 @@ def _up_and_down(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArr
     return (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
 
 
-def up_or_rest(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The same for a half of the exponentials, where differences of sums keep their digits; masses err by `REST_ERROR`
-    more."""
-    total, width = mass.sum(axis=1), -np.expm1(a - b)[:, 0]
-    down = -np.einsum("ij,ij->i", mass, np.expm1(ratio - b)) / width
-    up, most = total - down, total.copy()
-    wide = (b - a)[:, 0] >= 1.0
-    if np.any(wide):
-        most[wide] = np.einsum("ij,ij->i", mass[wide], np.exp(ratio[wide] - b[wide])) / width[wide]
-        up[wide] = most[wide] - total[wide] * (np.exp(a - b)[:, 0] / width)[wide]
-    poor = up < _POOR * most
-    if np.any(poor):
-        up[poor], down[poor] = _up_and_down(ratio[poor], a[poor], b[poor], mass[poor])
-    return up, down
-
-
 class Ends(NamedTuple):
-    """Log ratios at those ends of cells where they differ, which are nodes; and for every cell the node below it."""
+    """Log ratios at those ends of cells where they differ, which are nodes; for every cell the node below it; and
+    the log ratios at all ends."""
 
     nodes: FloatArray
     keep: IntArray
     below: IntArray
+    every: FloatArray
 
     @classmethod
     def of(cls, at_ends: FloatArray) -> Ends:
@@ -267,11 +251,27 @@ class Ends(NamedTuple):
             raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
         at_ends = np.maximum.accumulate(at_ends)
         keep = _distinct(at_ends)
-        return cls(at_ends[keep], keep, np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1)
+        below = np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1
+        return cls(at_ends[keep], keep, below, at_ends)
 
-    def beside(self, some: slice) -> tuple[FloatArray, FloatArray]:
-        """The nodes below and above some cells, as columns."""
-        return self.nodes[self.below[some]][:, None], self.nodes[self.below[some] + 1][:, None]
+    @property
+    def beside(self) -> tuple[FloatArray, FloatArray]:
+        """The nodes below and above every cell."""
+        return self.nodes[self.below], self.nodes[self.below + 1]
+
+    def shared(self, rise: FloatArray, fall: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What of the `total` of a cell goes to the nodes above and below it.
+
+        `rise` and `fall`: how far L is above its value at the lower end of the cell and below that at the upper one,
+        summed, in units of the latter. Where cells share their nodes, these are farther away.
+        """
+        (a, b), low, high = self.beside, self.every[:-1], self.every[1:]
+        scale = np.exp(high - b)
+        rise = scale * rise + np.exp(a - b) * np.expm1(low - a) * total
+        fall = scale * fall - np.expm1(high - b) * total
+        whole = rise + fall
+        up = np.divide(rise, whole, out=np.ones_like(rise), where=whole > 0.0)
+        return total * up, total * np.divide(fall, whole, out=np.zeros_like(fall), where=whole > 0.0)
 
     def log_q(self, peak: FloatArray, up: FloatArray, down: FloatArray) -> FloatArray:
         """Logs of the Q-masses of the nodes, from what goes up and down in every cell in units of e^peak."""
