@@ -125,6 +125,8 @@ def test_what_cells_give_to_their_ends_is_right_to_its_stated_error(unit, width)
                     40.0 * unit + 50.0 / width
                 )
                 for found, truth in ((up[row, cell], rise), (down[row, cell], fall)):
+                    if max(found, float(truth)) < 1e-24:  # there a sum is constant to working precision
+                        continue
                     assert abs(float(mp.mpf(float(found)) / truth - 1)) <= allowed
 
 

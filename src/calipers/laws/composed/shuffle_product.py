@@ -17,7 +17,9 @@ from calipers.kept import kept
 from calipers.laws.composed.direction import (
     ATTACK_RESOLUTION,
     LONE_MARGIN,
+    PILOT,
     Below,
+    Laws,
     Look,
     counted,
     log_escape_for,
@@ -115,12 +117,16 @@ class AttackProduct:
         """Log of both errors of one test, where that is the whole curve (`calipers.laws.composed.loud`)."""
         if self.steps == 1:
             return None
-        found = log_errors(self.directions[0].pilot(self._depth(smallest_delta)))
+        direction, log_tail = self.directions[0], self._depth(smallest_delta)
+        found = log_errors(self._rough(direction) if self.loud else direction.pilot(log_tail))
         return found if self.loud or found < LEAST else None
 
     @kept
     def _chebyshev(self, direction: Below) -> Chebyshev:
-        return Chebyshev.of(direction.pilot(self._depth(_USUAL_CURVE)))
+        return Chebyshev.of(self._rough(direction))
+
+    def _rough(self, direction: Below) -> Laws:
+        return direction.lower_laws(PILOT, _LOUD_DEPTH, None)
 
     def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
         """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
@@ -136,8 +142,6 @@ class AttackProduct:
         return ways[0], ways[-1]
 
     def _depth(self, smallest_delta: float) -> float:
-        if self.loud:
-            return _LOUD_DEPTH
         return math.log(smallest_delta) - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
 
     @kept

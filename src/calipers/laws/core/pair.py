@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -74,6 +74,10 @@ class SmoothPart:
     """What densities may err by beyond a few roundings of their logs."""
     steepest: Callable[[FloatArray, FloatArray], FloatArray] | None = None
     """(low, high) -> at least |d log density/dz| of both between these places; for parts that are wide."""
+    steepest_p: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    """The same of P's density alone, where Q's masses are known:"""
+    log_q_between: Density | None = None
+    """Logs of Q's masses between ends; they err by a share of 1e-14 over the width of a cell."""
     fineness: float = 1.0
     """Cells are this much finer than asked for, where masses alone would let them be wide."""
 
@@ -157,9 +161,10 @@ class Pair(LawSource):
         """
         POSITIVE_PROBABILITY.check("resolution", resolution)
         build = _split if side is Side.UPPER else _condense
-        each = shared_out(self.smooth, resolution, log_tail, tilt)
-        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
-        pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
+        parts = [_for_p(part) for part in self.smooth] if side is Side.LOWER else self.smooth
+        each = shared_out(parts, resolution, log_tail, tilt)
+        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(parts, each, strict=True)]
+        pieces = [build(part, cut) for part, cut in zip(parts, cells, strict=True)]
         columns = [(piece.log_ratio, piece.log_p, piece.log_q) for piece in pieces]
         if self.atom_log_p:
             atoms_p, atoms_q = np.array(self.atom_log_p), np.array(self.atom_log_q)
@@ -293,12 +298,19 @@ def with_tails(part: SmoothPart, ends: FloatArray, nodes: FloatArray, log_q: Flo
     return Law.dominating(nodes, log_q, p_inf=math.exp(p_above), q_zero=math.exp(q_below), mass_error=CELL_ERROR)
 
 
+def _for_p(part: SmoothPart) -> SmoothPart:
+    """Cells need be no narrower than P's masses want them, where Q's are known."""
+    return part if part.steepest_p is None else replace(part, steepest=part.steepest_p)
+
+
 def _condense(part: SmoothPart, cells: Cells) -> Law:
     """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
-    log_q = row_logsumexp(part.log_q(points) + log_weights)
+    known = part.log_q_between is not None
+    log_q = part.log_q_between(ends) if part.log_q_between else row_logsumexp(part.log_q(points) + log_weights)
     log_p = row_logsumexp(part.log_p(points) + log_weights)
     below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
     log_p = np.concatenate((below[:1], log_p, above[:1]))
     log_q = np.concatenate((below[1:], log_q, above[1:]))
-    return Law.observed(log_p, log_q, CELL_ERROR)
+    error = CELL_ERROR + (1e-14 / float(np.min(np.diff(ends))) if known else 0.0)
+    return Law.observed(log_p, log_q, error)
