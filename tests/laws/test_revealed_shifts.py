@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize, stats
 
 from calipers.laws.core.drawn_shift import Shifts
-from calipers.laws.core.progression import log_sums_together, together_error
+from calipers.laws.core.progression import log_sums_together, splits_together, together_error
 from calipers.laws.core.revealed_shifts import revealed_shifts
 from calipers.laws.core.thinning import chosen_nodes, spaced_nodes, thinned
 
@@ -93,6 +93,41 @@ def test_sums_together_err_by_no_more_than_is_stated():
                 truth = mp.log(mp.fsum(terms))
                 allowed = together_error(60) + 5e-16 * (8.0 + 48.0 * (abs(z[place]) + 24.0))
                 assert abs(float(mp.mpf(float(found[row, place])) - truth)) <= allowed
+
+
+@pytest.mark.parametrize(("unit", "width"), [(0.8, 0.02), (3.3, 0.2), (0.02, 0.1)])
+def test_what_cells_give_to_their_ends_is_right_to_its_stated_error(unit, width):
+    """Narrow cells, in which sums hardly change, and wide ones; term by term in exact arithmetic."""
+    rng = np.random.default_rng(8)
+    weights = rng.dirichlet(np.ones(40), size=2) * (rng.uniform(size=(2, 40)) > 0.2)
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)
+    ends = np.arange(-4.0, 40.0 * unit + 4.0, width)
+    nodes = np.array([-0.8, -0.3, 0.3, 0.8])
+    points = 0.5 * (ends[:-1] + ends[1:])[:, None] + 0.5 * np.diff(ends)[:, None] * nodes
+    masses = rng.uniform(0.1, 1.0, points.shape)
+    up, down = splits_together(logs, unit, ends, points, masses)
+
+    def total(row, z):
+        means = [mp.mpf(unit) * j for j in range(40)]
+        terms = (mp.mpf(w) * mp.exp(m * (mp.mpf(z) - m / 2)) for w, m in zip(weights[row], means, strict=True))
+        return mp.fsum(terms)
+
+    with mp.workdps(40):
+        for row in range(2):
+            for cell in range(0, len(points), max(1, len(points) // 9)):
+                low, high = total(row, ends[cell]), total(row, ends[cell + 1])
+                inside = [total(row, z) for z in points[cell]]
+                rise = mp.fsum(mp.mpf(m) * (x - low) for m, x in zip(masses[cell], inside, strict=True)) / high
+                fall = mp.fsum(mp.mpf(m) * (high - x) for m, x in zip(masses[cell], inside, strict=True)) / high
+                # A place that is rounded moves what it is taken from by this share of the width.
+                allowed = 3.0 * together_error(40) + 1e-15 * (abs(ends[cell]) + 40.0 * unit) * (
+                    40.0 * unit + 50.0 / width
+                )
+                for found, truth in ((up[row, cell], rise), (down[row, cell], fall)):
+                    if max(found, float(truth)) < 1e-24:  # there a sum is constant to working precision
+                        continue
+                    assert abs(float(mp.mpf(float(found)) / truth - 1)) <= allowed
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -121,6 +121,29 @@ def test_next_to_no_noise_has_a_finite_proof() -> None:
     assert m.tpr(1e-3).upper <= 1.0
 
 
+@pytest.mark.parametrize("sampler", ["poisson", "without-replacement", "truncated-poisson"])
+def test_totals_that_no_lattice_holds_are_bracketed(sampler: str) -> None:
+    """The sum of log ratios of a large unit with hardly any noise, simulated: mean and deviation of one step."""
+    size, records, rate, noise, steps = 60_000, 200, 0.1, 0.05, 100_000
+    run = cp.Run(
+        sampler=sampler, dataset_size=size, batch_size=6_000, steps=steps, noise_multiplier=noise, unit="user",
+        max_batch_size=6_900 if sampler == "truncated-poisson" else None, records_per_unit=records,
+    )  # fmt: skip
+    m, rng = cp.measure(run), np.random.default_rng(0)
+    fixed = sampler == "without-replacement"
+    joined = rng.hypergeometric(records, size - records, 6_000, 10**6) if fixed else rng.binomial(records, rate, 10**6)
+    moved = (2.0 if fixed else 1.0) * joined / noise
+    # Noise so small tells how many have joined: what is left of log L is half of the square.
+    ratios = 0.5 * np.square(moved) + moved * rng.standard_normal(10**6)
+    center, deviation = steps * ratios.mean(), math.sqrt(steps) * ratios.std()
+    found = m.epsilon(1e-5)
+    slack = 4.0 * deviation * math.sqrt(steps / 10**6)
+    assert center - 1.5 * deviation - slack <= found.lower <= center + 4.3 * deviation + slack
+    assert center + 4.2 * deviation - slack <= found.upper <= center + 6.0 * deviation + slack
+    assert m.delta(0.5 * found.lower).lower > 0.99
+    assert m.gdp().mu.lower > 70.0
+
+
 def test_rare_lengths_are_charged() -> None:
     """A length that hardly ever occurs: epsilon at a delta above its probability does not see it, below it does."""
     told = ToldProof(((Shifts.of([0.0, 1.0, 100.0], [0.5, 0.5 - 1e-8, 1e-8]), 1),))

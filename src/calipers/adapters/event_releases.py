@@ -128,9 +128,9 @@ def truncated_release(parameters: Parameters, adjacency: str) -> LawSource:
     if size <= largest:
         return poisson_gaussian(rate, noise, adjacency)
     truncation = Truncation(size - 1, rate, largest)
-    instead = {"add-remove": None, "zero-out": 0.0, "substitute": -1.0}[adjacency]
+    instead = {"add-remove": None, "zero-out": 0, "substitute": -1}[adjacency]
     above = truncated_proof(truncation, 1.0 / noise, adjacency)
-    return Sided(above.name, above, TruncatedAttack(truncation, 1.0 / noise, 0.0, instead).alone())
+    return Sided(above.name, above, TruncatedAttack(truncation, 1.0 / noise, 0, instead).alone())
 
 
 READERS: dict[str, tuple[str, Callable[[Any], Parameters]]] = {

@@ -164,12 +164,17 @@ def convex_chain(count: int, steepness: Callable[[IntArray, IntArray], FloatArra
     """
     keep = np.arange(count)
     factor = 1.0 - SLOPE_ROUNDING if drop_in_doubt else 1.0 + SLOPE_ROUNDING
+    slopes = steepness(keep[:-1], keep[1:])
     while keep.size > 2:
-        slopes = steepness(keep[:-1], keep[1:])
         above = slopes[:-1] * factor < slopes[1:]
         if not above.any():
             break
-        keep = keep[np.concatenate(([True], ~above, [True]))]
+        stays = np.concatenate(([True], ~above, [True]))
+        keep = keep[stays]
+        # Segments whose next vertex went are longer now; the others stay as they are, often nearly all of them.
+        longer = np.flatnonzero(~stays[np.flatnonzero(stays[:-1]) + 1])
+        slopes = slopes[stays[:-1]]
+        slopes[longer] = steepness(keep[longer], keep[longer + 1])
     return keep
 
 

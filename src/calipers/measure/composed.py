@@ -18,6 +18,7 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.kept import kept
 from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.loud import of_one_test
 from calipers.laws.composed.one_sided import delta_above, epsilon_above
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
@@ -294,6 +295,9 @@ class LawAttack(Jaw):
         """The attack's curve, from its tests in both directions; computed once for each depth."""
         if self.single is not None:
             return Envelope((self.single.curve(smallest_delta),))
+        log_error = self.product.told_apart(smallest_delta)
+        if log_error is not None:
+            return Envelope((of_one_test(log_error),))
         return Envelope((directed_attack(*self.product.tests(smallest_delta)),))
 
     def evidence(self) -> Evidence:

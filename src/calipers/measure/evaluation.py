@@ -48,17 +48,18 @@ def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     return found
 
 
-def _one_neighbor(
-    exposures: Sequence[Exposure], replaced: bool, show: Callable[[tuple[Attack, ...]], Jaw]
-) -> Evaluation:
+def _one_neighbor(exposures: Sequence[Exposure], replaced: bool, show: Callable[..., Jaw]) -> Evaluation:
     attacks = [exposure.attack for exposure in exposures]
+    tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
+    told = _told([exposure.proofs[0] for exposure in exposures])
+    if told is not None and told.loud:  # hiding how many take part hides nothing
+        return Evaluation(told, greatest([show(tuple(one), loud=True) for one in tried]))
     if all(exposure.closes for exposure in exposures):
         proofs = [exposure.proofs[0] for exposure in exposures]
         pairs = _pairs(factors_of(proofs))
         assert pairs is not None  # what is proven and attained has both sides
         return _attained(proofs, pairs, attacks, replaced)
     competing = _alternatives([exposure.proofs for exposure in exposures])
-    tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
     above = least([_proven(proofs, attacks, replaced) for proofs in competing])
     return Evaluation(above, greatest([show(tuple(one)) for one in tried]))
 
@@ -97,12 +98,17 @@ def _statement(proofs: Sequence[Proof]) -> str:
 
 def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Jaw:
     """The composition of one proof per phase, beside what is proven where all phases tell their lengths."""
-    found = _hiding(proofs, attacks, replaced)
+    found, told = _hiding(proofs, attacks, replaced), _told(proofs)
+    return found if told is None else least([told, found])
+
+
+def _told(proofs: Sequence[Proof]) -> ToldProof | None:
+    """What is proven where all phases tell their lengths, and some of them draw these."""
     known = [Shifts.of([proof.shift], [1.0]) if proof.shift is not None else proof.lengths for proof in proofs]
     told = [(lengths, proof.count) for lengths, proof in zip(known, proofs, strict=True) if lengths is not None]
     if len(told) < len(proofs) or all(proof.lengths is None for proof in proofs):
-        return found
-    return least([ToldProof(tuple(told)), found])
+        return None
+    return ToldProof(tuple(told))
 
 
 def _hiding(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Jaw:
@@ -143,15 +149,17 @@ def _attained(
     return composition(composed, reason, _statement(hidden), scene, _WAYS[replaced])
 
 
-def _shown(attacks: Sequence[Attack], replaced: bool) -> Jaw:
+def _shown(attacks: Sequence[Attack], replaced: bool, loud: bool = False) -> Jaw:
     """The composition of the attacks on all phases."""
     factors, scene = factors_of(attacks), _scenes([attack.scene for attack in attacks])
-    pairs = None if any(attack.one_sided for attack in attacks) else _pairs(factors)
+    pairs = None if loud or any(attack.one_sided for attack in attacks) else _pairs(factors)
     if pairs is not None:
         return PairAttack(Composition(Product(pairs)), scene, attacks[-1].statement, _WAYS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
     lone = factors[0][0].lone_attack if _counted(factors) == 1 else None
-    return LawAttack(AttackProduct(factors), scene, _CLAIMS[replaced], attacks[-1].statement, lone, rival)
+    if loud and not any(attack.one_sided for attack in attacks):
+        scene = f"{scene} The score of a step is its log ratio."
+    return LawAttack(AttackProduct(factors, loud), scene, _CLAIMS[replaced], attacks[-1].statement, lone, rival)
 
 
 def _scenes(scenes: Sequence[str]) -> str:

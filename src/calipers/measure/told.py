@@ -28,6 +28,8 @@ from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.allocated.dealt_unit import DealtUnit
+from calipers.laws.composed.convolve import TWO_STAGE_COUNT
+from calipers.laws.composed.loud import FARTHER, LOUDEST
 from calipers.laws.core.drawn_shift import Shifts
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found
@@ -35,6 +37,8 @@ from calipers.numerics.types import FloatArray
 
 _ORDERS = 1.0 + np.geomspace(1e-10, 1e5, 601)
 _RARE, _SHARE, _NODES = (1e-9, 1e-18, 1e-40), 1e-2, 500
+_WIDEST = 1000.0
+"""Usual lengths beyond which laws take long: their cells are as narrow as Q is steep there."""
 
 
 @implements("calipers:told-lengths")
@@ -44,6 +48,23 @@ class ToldProof(CurveJaw):
 
     steps: tuple[tuple[Shifts | DealtUnit, int], ...]
     side = Side.UPPER
+
+    @property
+    def loud(self) -> bool:
+        """Whether no lattice holds the total of log ratios, N(s^2/2, s^2) or less given the length s of a step; or a
+        step is so wide that its law has too many cells. Where totals are no bell, laws have to do all the same."""
+        mean = variance = widest = 0.0
+        for shifts, count in self.steps:
+            if not isinstance(shifts, Shifts):
+                return False
+            weights, lengths = np.array(shifts.weights), np.array(shifts.lengths)
+            center, usual = 0.5 * float(weights @ np.square(lengths)), float(weights @ lengths)
+            widest = max(widest, usual + 8.0 * math.sqrt(float(weights @ np.square(lengths - usual))))
+            mean += count * center
+            variance += count * float(weights @ (np.square(0.5 * np.square(lengths) - center) + np.square(lengths)))
+        many = max(count for _, count in self.steps) >= TWO_STAGE_COUNT
+        deviation = math.sqrt(variance)
+        return deviation < mean / FARTHER and (widest > _WIDEST or (many and deviation > LOUDEST))
 
     def _cut(self, rarest: float) -> tuple[FloatArray, float]:
         """Renyi divergences at `_ORDERS` without the rarest lengths, and the probability of these in any step."""

@@ -88,7 +88,7 @@ def several_places(run: RunFields, counts: Shifts) -> Exposure:
     steps, scene, statement = run.total_steps, displaced_scene(run), "calipers:counted"
     pairs = counted_attacks(counts, run.adjacency)
     if run.adjacency == "add-remove":
-        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, scene)
+        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, scene, _doubled(counts))
     attacks = [Attack(pair, steps, statement, scene, one_sided=True) for pair in pairs]
     told = counts if run.adjacency == "zero-out" else _doubled(counts)
     proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.", lengths=told)

@@ -107,9 +107,12 @@ release = functools.lru_cache(maxsize=64)(gaussian)
 """One object per shift, so that equal phases are counted together."""
 
 
-def closed(source: LawSource, count: int, statement: str, reason: str, scene: str) -> Exposure:
+def closed(
+    source: LawSource, count: int, statement: str, reason: str, scene: str, lengths: Shifts | None = None
+) -> Exposure:
     """A pair that is proven and attained."""
-    return Exposure((Proof(source, count, statement, reason),), Attack(source, count, statement, scene))
+    proof = Proof(source, count, statement, reason, lengths=lengths)
+    return Exposure((proof,), Attack(source, count, statement, scene))
 
 
 def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:

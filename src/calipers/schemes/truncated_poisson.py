@@ -143,10 +143,10 @@ def _proofs(
 
 @functools.lru_cache(maxsize=32)
 def _attacks(truncation: Truncation, shift: float, adjacency: str) -> tuple[Pair, TruncatedAttack | None]:
-    instead = {"add-remove": None, "zero-out": 0.0, "substitute": -1.0}[adjacency]
-    alone = TruncatedAttack(truncation, shift, 0.0, instead).alone()
+    instead = {"add-remove": None, "zero-out": 0, "substitute": -1}[adjacency]
+    alone = TruncatedAttack(truncation, shift, 0, instead).alone()
     often = truncation.truncated >= _OFTEN
-    return alone, TruncatedAttack(truncation, shift, -1.0, instead) if often else None
+    return alone, TruncatedAttack(truncation, shift, -1, instead) if often else None
 
 
 SCHEME = TruncatedPoissonScheme()

@@ -54,14 +54,15 @@ def sampled_unit(run: RunFields, count: int) -> Exposure:
     records, replaced = run.records_per_unit, run.adjacency == "substitute"
     if run.rate == 1:
         return known_times(run, count) if records == 1 else known_unit(run, float(records), count)
-    opposite = ", their replacements the opposite one," if replaced else ""
+    opposite, shift = ", their replacements the opposite one," if replaced else "", 1.0 / run.noise_multiplier
     return closed(
-        binomial_pair(records, run.rate, 1.0 / run.noise_multiplier, replaced),
+        binomial_pair(records, run.rate, shift, replaced),
         count,
         "calipers:drawn-shift",
         f"Up to {records} records of one {run.unit_name} join a step by coins of their own, and the sum moves by at "
         "most as many: a Gaussian whose shift is drawn",
         f"{all_of(run)}{opposite} and all other gradients are zero, so each step shows exactly this pair.",
+        binomial_shifts(records, run.rate, 2.0 * shift if replaced else shift),
     )
 
 

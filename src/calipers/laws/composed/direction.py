@@ -44,7 +44,7 @@ from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSo
 COARSEST, FINEST = 0.25, 1e-4
 SIGNED_CELLS = 0.35
 """For the upper jaw of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
-_PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
+PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
 """Cells of pilots; they are finer where the total would lie so many deviations astray."""
 ATTACK_RESOLUTION = 0.05
 """Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
@@ -193,6 +193,11 @@ class _Order(ABC):
         """A lattice around any tilt, with a window that the total rarely leaves at either end."""
         return replace(self._plan(saddle, eta, log_tail, log_escape), bell_shaped=False)
 
+    def eta_within(self, widest: float, saddle: Saddle) -> float:
+        """The eta with which the final lattice of blocks has steps of this width."""
+        final = sum(_roundings(count) for count in self.counts)
+        return widest / max(saddle.tilt, 1.0) * math.sqrt(2.0 * final / saddle.variance)
+
     def _is_loud(self, log_tail: float) -> bool:
         """Whether the untilted total is one wide hump (not many small steps and a rare large one)."""
         if self._untilted is None:
@@ -215,17 +220,21 @@ class Above(_Order):
         """The factors as UPPER laws in this direction."""
         return self._proofs.laws(resolution, log_tail, tilt, self.reverse)
 
+    def rough(self, log_tail: float) -> Laws:
+        """Coarse UPPER laws."""
+        return self.upper_laws(PILOT, log_tail, None)
+
     def pilot(self, log_tail: float) -> Laws:
-        """Coarse UPPER laws.
+        """Coarse UPPER laws, finer ones where they are told apart by their own cells.
 
         Cells of width w move the mean of the total by about V w^2/6, V being its variance: hardly, unless that is huge.
         """
         if self._pilot is None:
-            laws = self.upper_laws(_PILOT, log_tail, None)
+            laws = self.rough(log_tail)
             if Charges.of(laws).infinite_upper >= 0.99:  # next to nothing is proven, however fine the cells are
                 return laws
             rough = saddle_at(laws, 1.0)
-            self._pilot = min(_PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / rough.deviation)))
+            self._pilot = min(PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / rough.deviation)))
         return self.upper_laws(self._pilot, log_tail, None)
 
     @property

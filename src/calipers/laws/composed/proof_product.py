@@ -17,6 +17,7 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.laws.composed.direction import LONE_MARGIN, Above, Look, counted, log_escape_for, upper_shelf
+from calipers.laws.composed.loud import hides_nothing
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon, saddles_outward
 from calipers.laws.composed.tails import TailFocus, UpperTail
 from calipers.laws.core.source import UpperSource
@@ -102,7 +103,7 @@ class ProofProduct:
         """All nodes of one direction, saddle after saddle from epsilon = 0 outward."""
         log_tail = log_smallest - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
         far, log_leak = direction.end(log_tail)
-        if log_leak >= _NOTHING_PROVEN:
+        if log_leak >= _NOTHING_PROVEN or hides_nothing(direction.rough(log_tail)):
             return UpperTail(np.array([0.0]), np.array([0.0]))
         pilot = direction.pilot(log_tail)
         first, most = saddle_for_epsilon(pilot, 0.0), _MOST_SADDLES if self.steps > 1 else 1

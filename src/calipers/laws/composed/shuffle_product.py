@@ -17,12 +17,15 @@ from calipers.kept import kept
 from calipers.laws.composed.direction import (
     ATTACK_RESOLUTION,
     LONE_MARGIN,
+    PILOT,
     Below,
+    Laws,
     Look,
     counted,
     log_escape_for,
     lower_shelf,
 )
+from calipers.laws.composed.loud import LEAST, Chebyshev, log_errors
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon, saddles_outward
 from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
@@ -34,16 +37,20 @@ _USUAL_CURVE = 1e-12
 _ROUGH, _SHORT = 0.2, 1 << 16
 """Cells and longest lattice of a rough look."""
 _MOST_SADDLES = 61
-_DEEPEST = -600.0
+_DEEPEST, _LOUD_DEPTH, _NOTHING = -600.0, -60.0, -40.0
+_WIDEST = 1000.0
+"""Steps of a lattice beyond this are hundreds of powers of e, and rounding to them no number."""
 
 
 class AttackProduct:
     """Independent attacks with multiplicities, in both directions.
 
-    Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold.
+    Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold. `loud`: no
+    lattice holds that sum, so its moments have to do (`calipers.laws.composed.loud`).
     """
 
-    def __init__(self, factors: Sequence[tuple[LowerSource, int]]) -> None:
+    def __init__(self, factors: Sequence[tuple[LowerSource, int]], loud: bool = False) -> None:
+        self.loud = loud
         self.factors, ways = counted(factors)
         shelf = lower_shelf(self.factors)
         self.directions = [Below(shelf, reverse) for reverse in ways]
@@ -52,8 +59,14 @@ class AttackProduct:
     def delta(self, epsilon: float) -> tuple[float, bool]:
         """(delta, reversed): at most delta(epsilon) of the truth, and the direction that shows it; epsilon >= 0."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        apart = self.told_apart(_USUAL_CURVE)
+        if apart is not None and apart + epsilon < _NOTHING:
+            return 1.0 - 1e-15, False
         best = (0.0, False)
         for direction in self.directions:
+            if self.loud:
+                best = max(best, (self._chebyshev(direction).delta(epsilon), direction.reverse))
+                continue
             if epsilon == 0.0:
                 best = max(best, (self._start(direction, self._depth(_USUAL_CURVE)).delta(0.0), direction.reverse))
                 continue
@@ -64,7 +77,7 @@ class AttackProduct:
             if saddle.log_delta < 0.5 * log_tail:
                 log_tail = saddle.log_delta - math.log(self.steps) - 30.0
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            tail = direction.lower(_look(saddle, log_tail, TailFocus(epsilon=epsilon)))
+            tail = direction.lower(_look(saddle, log_tail, direction, TailFocus(epsilon=epsilon)))
             best = max(best, (tail.delta(epsilon), direction.reverse))
         return best
 
@@ -74,7 +87,9 @@ class AttackProduct:
         direction = self.directions[0]
         saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
         for _ in range(2):
-            rough = _look(saddle, log_tail, TailFocus(delta=delta))._replace(eta=_ROUGH, longest=_SHORT)
+            rough = _look(saddle, log_tail, direction, TailFocus(delta=delta))._replace(
+                eta=_ROUGH, placed=None, longest=_SHORT
+            )
             found = direction.lower(rough).epsilon(delta)
             saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
         return found
@@ -85,14 +100,33 @@ class AttackProduct:
         log_tail = math.log(delta) - math.log(self.steps) - 18.0
         best = (0.0, False)
         for direction in self.directions:
+            if self.loud:
+                best = max(best, (self._chebyshev(direction).epsilon(delta), direction.reverse))
+                continue
             saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
             for _ in range(4):
-                found = direction.lower(_look(saddle, log_tail, TailFocus(delta=delta))).epsilon(delta)
+                found = direction.lower(_look(saddle, log_tail, direction, TailFocus(delta=delta))).epsilon(delta)
                 best = max(best, (found, direction.reverse))
                 if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
                     break
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
         return best
+
+    @kept
+    def told_apart(self, smallest_delta: float) -> float | None:
+        """Log of both errors of one test, where that is the whole curve (`calipers.laws.composed.loud`)."""
+        if self.steps == 1:
+            return None
+        direction, log_tail = self.directions[0], self._depth(smallest_delta)
+        found = log_errors(self._rough(direction) if self.loud else direction.pilot(log_tail))
+        return found if self.loud or found < LEAST else None
+
+    @kept
+    def _chebyshev(self, direction: Below) -> Chebyshev:
+        return Chebyshev.of(self._rough(direction))
+
+    def _rough(self, direction: Below) -> Laws:
+        return direction.lower_laws(PILOT, _LOUD_DEPTH, None)
 
     def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
         """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
@@ -103,7 +137,7 @@ class AttackProduct:
         for direction in self.directions:
             pilot, most = direction.pilot(log_tail), _MOST_SADDLES if self.steps > 1 else 1
             _, *others = saddles_outward(pilot, saddle_for_epsilon(pilot, 0.0), spacing, log_smallest, most)
-            further = [direction.lower(_look(saddle, log_tail)) for saddle in others]
+            further = [direction.lower(_look(saddle, log_tail, direction)) for saddle in others]
             ways.append([self._start(direction, log_tail), *further])
         return ways[0], ways[-1]
 
@@ -113,8 +147,11 @@ class AttackProduct:
     @kept
     def _start(self, direction: Below, log_tail: float) -> LowerTail:
         """The tests around epsilon = 0, with which curves begin and which show the advantage."""
-        return direction.lower(_look(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail))
+        return direction.lower(_look(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail, direction))
 
 
-def _look(saddle: Saddle, log_tail: float, focus: TailFocus | None = None) -> Look:
-    return Look(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE), focus)
+def _look(saddle: Saddle, log_tail: float, direction: Below, focus: TailFocus | None = None) -> Look:
+    # Where totals are loud, points of a lattice of blocks have to be closer than their deviation asks.
+    eta = min(ATTACK_RESOLUTION, direction.eta_within(_WIDEST, saddle))
+    cells = (ATTACK_RESOLUTION, saddle.tilt)
+    return Look(saddle, eta, log_tail, log_escape_for(saddle, _RELATIVE), focus, cells)

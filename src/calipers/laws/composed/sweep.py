@@ -20,7 +20,8 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
-from calipers.laws.composed.direction import COARSEST, Direction, Look, eta_for, log_escape_for
+from calipers.laws.composed.direction import COARSEST, PILOT, Direction, Look, eta_for, log_escape_for
+from calipers.laws.composed.loud import LEAST, hides_nothing, log_errors, of_one_test
 from calipers.laws.composed.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import rare_steps
@@ -32,8 +33,6 @@ from calipers.numerics.types import FloatArray, IntArray
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
-_LARGEST, _SMALLEST, _BARE_TILTS = 710.0, -745.0, (0.5, 0.75, 0.9, 0.97)
-"""Logs between which doubles lie; tilts at which moments are asked whether anything does."""
 
 
 def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
@@ -169,10 +168,11 @@ def directed_sweep(
     """
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
-    uppers, lowers, middles = [], [], []
-    for direction in product.directions:
+    uppers, lowers, middles, apart = [], [], [], Side.LOWER in sides and _told_apart(product, log_smallest)
+    sides = [side for side in sides if side is Side.UPPER or not apart]
+    for direction in product.directions if sides else []:
         log_tail = direction.depth_of_curve(log_smallest)
-        bare = Side.UPPER in sides and _is_bare(direction, log_tail)
+        bare = Side.UPPER in sides and hides_nothing(direction.rough(log_tail))
         if bare:
             uppers.append((np.zeros(1), np.ones(1), np.zeros(1)))
             if Side.LOWER not in sides:
@@ -192,7 +192,7 @@ def directed_sweep(
         if Side.LOWER in sides:
             lowers.append([_shown(direction, plans), *(rare[1] if rare is not None else [])])
             middles.append(middle_tests(direction, between, eta, log_tail))
-    found = {}
+    found = {Side.LOWER: of_one_test(LEAST)} if apart else {}
     if uppers:
         backward = None if product.symmetric else uppers[1]
         found[Side.UPPER] = TradeoffCurve.from_profile(
@@ -203,14 +203,12 @@ def directed_sweep(
     return found
 
 
-def _is_bare(direction: Direction, log_tail: float) -> bool:
-    """Whether 1 - delta is no number where e^eps is one, so that no curve in doubles says anything.
-
-    1 - delta = E_Q[min(L, k)] <= E_Q[L^t] k^(1-t) at k = e^eps. What says so are pilots, hence a wide margin.
-    """
-    pilot = direction.pilot(log_tail)
-    logs = (math.fsum(count * law.cumulants(tilt)[0] for law, count in pilot) for tilt in _BARE_TILTS)
-    return any(log + (1.0 - tilt) * _LARGEST < 2.0 * _SMALLEST for tilt, log in zip(_BARE_TILTS, logs, strict=True))
+def _told_apart(product: Product, log_smallest: float) -> bool:
+    """Whether one test is the whole curve of what is shown; LOWER laws are asked where UPPER ones let hope."""
+    direction = product.directions[0]
+    log_tail = direction.depth_of_curve(log_smallest)
+    hopeful = direction.steps() > 1 and hides_nothing(direction.rough(log_tail))
+    return hopeful and log_errors(direction.lower_laws(PILOT, log_tail, None)) < LEAST
 
 
 def _profile(tail: UpperTail, kept: Kept) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -250,14 +248,14 @@ def _errors(tests: MiddleTests) -> tuple[FloatArray, FloatArray]:
     """(false positive rate, false negative rate) of the tests that have any use."""
     useful = (tests.log_alpha < -0.1) & (tests.log_miss < -0.1)
     # A rate too small for a double is rounded up.
-    small, miss = (np.exp(np.maximum(logs[useful], -690.0)) for logs in (tests.log_alpha, tests.log_miss))
+    small, miss = (np.exp(np.maximum(logs[useful], LEAST)) for logs in (tests.log_alpha, tests.log_miss))
     return small, miss
 
 
 def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:
     """(false positive rate, power) of the tests that are better than guessing."""
     # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
-    alpha = np.exp(np.maximum(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), -690.0))
+    alpha = np.exp(np.maximum(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), LEAST))
     power = np.exp(np.concatenate([[0.0], *[t.log_power for t in tails]]))
     useful = (alpha < power) & (power <= 1.0)
     return alpha[useful], power[useful]

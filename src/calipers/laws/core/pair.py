@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -42,8 +42,6 @@ from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
-REST_ERROR, _POOR = 6e-14, 0.1
-"""A difference that is at least this share of what is subtracted from errs by ten times as much as sums of up to 24."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,10 @@ class SmoothPart:
     """What densities may err by beyond a few roundings of their logs."""
     steepest: Callable[[FloatArray, FloatArray], FloatArray] | None = None
     """(low, high) -> at least |d log density/dz| of both between these places; for parts that are wide."""
+    steepest_p: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    """The same of P's density alone, where Q's masses are known:"""
+    log_q_between: Density | None = None
+    """Logs of Q's masses between ends; they err by a share of 1e-14 over the width of a cell."""
     fineness: float = 1.0
     """Cells are this much finer than asked for, where masses alone would let them be wide."""
 
@@ -159,9 +161,10 @@ class Pair(LawSource):
         """
         POSITIVE_PROBABILITY.check("resolution", resolution)
         build = _split if side is Side.UPPER else _condense
-        each = shared_out(self.smooth, resolution, log_tail, tilt)
-        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
-        pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
+        parts = [_for_p(part) for part in self.smooth] if side is Side.LOWER else self.smooth
+        each = shared_out(parts, resolution, log_tail, tilt)
+        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(parts, each, strict=True)]
+        pieces = [build(part, cut) for part, cut in zip(parts, cells, strict=True)]
         columns = [(piece.log_ratio, piece.log_p, piece.log_q) for piece in pieces]
         if self.atom_log_p:
             atoms_p, atoms_q = np.array(self.atom_log_p), np.array(self.atom_log_q)
@@ -215,7 +218,7 @@ def _split(part: SmoothPart, cells: Cells) -> Law:
     """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
     peak, mass = scaled(part.log_q(cells.points) + cells.log_weights)
     ends = Ends.of(part.log_ratio(cells.ends))
-    a, b = ends.beside(slice(None))
+    a, b = (side[:, None] for side in ends.beside)
     ratio = np.clip(part.log_ratio(cells.points), a, b)  # equal up to rounding, which shift_error covers
     return with_tails(part, cells.ends, ends.nodes, ends.log_q(peak, *_up_and_down(ratio, a, b, mass)))
 
@@ -237,28 +240,14 @@ def _up_and_down(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArr
     return (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
 
 
-def up_or_rest(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The same for a half of the exponentials, where differences of sums keep their digits; masses err by `REST_ERROR`
-    more."""
-    total, width = mass.sum(axis=1), -np.expm1(a - b)[:, 0]
-    down = -np.einsum("ij,ij->i", mass, np.expm1(ratio - b)) / width
-    up, most = total - down, total.copy()
-    wide = (b - a)[:, 0] >= 1.0
-    if np.any(wide):
-        most[wide] = np.einsum("ij,ij->i", mass[wide], np.exp(ratio[wide] - b[wide])) / width[wide]
-        up[wide] = most[wide] - total[wide] * (np.exp(a - b)[:, 0] / width)[wide]
-    poor = up < _POOR * most
-    if np.any(poor):
-        up[poor], down[poor] = _up_and_down(ratio[poor], a[poor], b[poor], mass[poor])
-    return up, down
-
-
 class Ends(NamedTuple):
-    """Log ratios at those ends of cells where they differ, which are nodes; and for every cell the node below it."""
+    """Log ratios at those ends of cells where they differ, which are nodes; for every cell the node below it; and
+    the log ratios at all ends."""
 
     nodes: FloatArray
     keep: IntArray
     below: IntArray
+    every: FloatArray
 
     @classmethod
     def of(cls, at_ends: FloatArray) -> Ends:
@@ -267,11 +256,27 @@ class Ends(NamedTuple):
             raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
         at_ends = np.maximum.accumulate(at_ends)
         keep = _distinct(at_ends)
-        return cls(at_ends[keep], keep, np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1)
+        below = np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1
+        return cls(at_ends[keep], keep, below, at_ends)
 
-    def beside(self, some: slice) -> tuple[FloatArray, FloatArray]:
-        """The nodes below and above some cells, as columns."""
-        return self.nodes[self.below[some]][:, None], self.nodes[self.below[some] + 1][:, None]
+    @property
+    def beside(self) -> tuple[FloatArray, FloatArray]:
+        """The nodes below and above every cell."""
+        return self.nodes[self.below], self.nodes[self.below + 1]
+
+    def shared(self, rise: FloatArray, fall: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What of the `total` of a cell goes to the nodes above and below it.
+
+        `rise` and `fall`: how far L is above its value at the lower end of the cell and below that at the upper one,
+        summed, in units of the latter. Where cells share their nodes, these are farther away.
+        """
+        (a, b), low, high = self.beside, self.every[:-1], self.every[1:]
+        scale = np.exp(high - b)
+        rise = scale * rise + np.exp(a - b) * np.expm1(low - a) * total
+        fall = scale * fall - np.expm1(high - b) * total
+        whole = rise + fall
+        up = np.divide(rise, whole, out=np.ones_like(rise), where=whole > 0.0)
+        return total * up, total * np.divide(fall, whole, out=np.zeros_like(fall), where=whole > 0.0)
 
     def log_q(self, peak: FloatArray, up: FloatArray, down: FloatArray) -> FloatArray:
         """Logs of the Q-masses of the nodes, from what goes up and down in every cell in units of e^peak."""
@@ -293,12 +298,19 @@ def with_tails(part: SmoothPart, ends: FloatArray, nodes: FloatArray, log_q: Flo
     return Law.dominating(nodes, log_q, p_inf=math.exp(p_above), q_zero=math.exp(q_below), mass_error=CELL_ERROR)
 
 
+def _for_p(part: SmoothPart) -> SmoothPart:
+    """Cells need be no narrower than P's masses want them, where Q's are known."""
+    return part if part.steepest_p is None else replace(part, steepest=part.steepest_p)
+
+
 def _condense(part: SmoothPart, cells: Cells) -> Law:
     """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
-    log_q = row_logsumexp(part.log_q(points) + log_weights)
+    known = part.log_q_between is not None
+    log_q = part.log_q_between(ends) if part.log_q_between else row_logsumexp(part.log_q(points) + log_weights)
     log_p = row_logsumexp(part.log_p(points) + log_weights)
     below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
     log_p = np.concatenate((below[:1], log_p, above[:1]))
     log_q = np.concatenate((below[1:], log_q, above[1:]))
-    return Law.observed(log_p, log_q, CELL_ERROR)
+    error = CELL_ERROR + (1e-14 / float(np.min(np.diff(ends))) if known else 0.0)
+    return Law.observed(log_p, log_q, error)

@@ -27,9 +27,9 @@ from calipers.errors import CertificationError
 from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_between, widest_cells
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.law import ATOM_ROUNDING, Law
-from calipers.laws.core.pair import REST_ERROR, Ends, scaled, up_or_rest, with_tails
+from calipers.laws.core.pair import Ends, scaled, with_tails
 from calipers.laws.core.part_algebra import RoundedPair, revealed
-from calipers.laws.core.progression import log_sums_together, together_error
+from calipers.laws.core.progression import log_sums_together, splits_together, together_error
 from calipers.laws.core.thinning import chosen_nodes, spaced_nodes, thinned
 from calipers.numerics.types import FloatArray, IntArray
 
@@ -179,15 +179,15 @@ class _Table(NamedTuple):
         """Atoms thinned to nodes, with all charges but those of the weights."""
         nodes, masses, error = thinned(atoms.ratio, atoms.log_q, index)
         biggest, deepest = (float(np.max(np.abs(array))) for array in (atoms.ratio, atoms.log_q))
-        share = together_error(self.lengths)
+        share = 3.0 * together_error(self.lengths)  # of the powers, of what is lost of them, and of their sums
         return Law.dominating(
             nodes,
             masses,
             p_inf=min(1.0, self.beyond + math.fsum(atoms.p_inf)),
             q_zero=min(1.0, math.fsum(atoms.q_zero)),
             # As of a `Pair`.
-            mass_error=ATOM_ROUNDING + CELL_ERROR + REST_ERROR + 4.5e-16 * (deepest + biggest) + share + error,
-            shift_error=8e-16 * (30.0 + biggest) + 2.0 * share,
+            mass_error=ATOM_ROUNDING + CELL_ERROR + 4.5e-16 * (deepest + biggest) + share + error,
+            shift_error=8e-16 * (30.0 + biggest) + share,
         )
 
     def even(self, pair: RevealedShifts, resolution: float) -> Law:
@@ -275,28 +275,18 @@ def _cut(pair: RevealedShifts, rows: IntArray, cells: Sequence[Cells], log_tail:
     ranges = np.array([pair.smooth[row].range_for(log_tail) for row in rows])
     firsts = np.maximum(np.searchsorted(ends, ranges[:, 0], side="right") - 1, 0)
     lasts = np.minimum(np.searchsorted(ends, ranges[:, 1]), len(ends) - 1)
-    nodes = [
-        Ends.of(ratios[first : last + 1])
-        for ratios, first, last in zip(pair.log_ratios(rows, ends), firsts, lasts, strict=True)
-    ]
-    peak, start = np.empty(len(ends) - 1), 0
-    sums = np.empty((2, len(rows), len(peak)))
+    pieces = []
     for block in cells:
-        end = start + len(block.points)
-        inside = pair.log_ratios(rows, block.points.ravel()).reshape(len(rows), *block.points.shape)
         log_noise = -0.5 * block.points * block.points - 0.5 * math.log(2.0 * math.pi)
-        peak[start:end], mass = scaled(log_noise + block.log_weights)
-        for row, (own, first, last) in enumerate(zip(nodes, firsts, lasts, strict=True)):
-            low, high = max(start, first), min(end, last)
-            if low < high:
-                a, b = own.beside(slice(low - first, high - first))
-                some = slice(low - start, high - start)
-                sums[:, row, low:high] = up_or_rest(np.clip(inside[row, some], a, b), a, b, mass[some])
-        start = end
-    found = []
-    for row, own, first, last, (up, down) in zip(rows, nodes, firsts, lasts, sums.swapaxes(0, 1), strict=True):
-        some = slice(first, last)
-        log_q = own.log_q(peak[some], up[some], down[some]) + pair.log_chances[row]
+        peak, mass = scaled(log_noise + block.log_weights)
+        splits = splits_together(pair.log_weights[rows], pair.unit, block.ends, block.points, mass)
+        pieces.append((peak, mass.sum(axis=1), *splits))
+    peak, total, rise, fall = (np.concatenate(column, axis=-1) for column in zip(*pieces, strict=True))
+    found, ratios = [], pair.log_ratios(rows, ends)
+    for place, (row, first, last) in enumerate(zip(rows, firsts, lasts, strict=True)):
+        some, own = slice(first, last), Ends.of(ratios[place, first : last + 1])
+        up, down = own.shared(rise[place, some], fall[place, some], total[some])
+        log_q = own.log_q(peak[some], up, down) + pair.log_chances[row]
         found.append(with_tails(pair.smooth[row], ends[first : last + 1], own.nodes, log_q))
     return found
 

@@ -83,12 +83,13 @@ class _Case(NamedTuple):
     tails: FloatArray
 
 
-def _cases(truncation: Truncation) -> list[_Case]:
+@lru_cache(maxsize=8)
+def _cases(truncation: Truncation) -> tuple[_Case, ...]:
     """Full batches first, then those with ever more room, and last those with room for all."""
     rows = zip(truncation.free, truncation.probabilities, truncation.kept, strict=True)
     found = [_case(float(free), float(probability), kept) for free, probability, kept in rows]
     found.append(_case(math.inf, truncation.plain, truncation.joining))
-    return [case for case in found if case.probability > 0.0]
+    return tuple(case for case in found if case.probability > 0.0)
 
 
 def _case(free: float, probability: float, kept: FloatArray) -> _Case:
@@ -129,7 +130,8 @@ def _together(cases: Sequence[_Case]) -> list[_Case]:
     return found
 
 
-def _of_both(first: Truncation, second: Truncation) -> list[_Case]:
+@lru_cache(maxsize=4)
+def _of_both(first: Truncation, second: Truncation) -> tuple[_Case, ...]:
     """Cases that dominate both: what both have in common, m by m, and of the rest those that are coupled."""
     chances, kept = first.full_beside(second)
     common, here, there = ([_case(0.0, float(chance), row)] for chance, row in zip(chances, kept, strict=True))
@@ -144,7 +146,7 @@ def _of_both(first: Truncation, second: Truncation) -> list[_Case]:
     there += rest.values()
     here, there = (sorted((one for one in cases if one.probability > 0.0), key=_free) for cases in (here, there))
     found = [*common, *(_coupled(here, there) if here and there else (*here, *there))]
-    return sorted((one for one in found if one.probability > 0.0), key=_free)
+    return tuple(sorted((one for one in found if one.probability > 0.0), key=_free))
 
 
 def _free(case: _Case) -> float:
@@ -296,7 +298,7 @@ def _room_or_counted(
 
 @dataclass(frozen=True)
 class TruncatedAttack(LowerSource):
-    """All others v u, the unit's records u, in one step; LOWER only.
+    """All others v u, v = -1, 0 or 1, the unit's records u, in one step; LOWER only.
 
     `instead`: the gradient along u that a record of the unit has on the other dataset (0 if it is zeroed out, -1 if it
     is replaced); None if the unit is not there at all.
@@ -304,8 +306,8 @@ class TruncatedAttack(LowerSource):
 
     truncation: Truncation
     shift: float
-    direction: float = 0.0
-    instead: float | None = None
+    direction: int = 0
+    instead: int | None = None
 
     @property
     def slope(self) -> float:
@@ -331,9 +333,11 @@ class TruncatedAttack(LowerSource):
         return self._components(weights, absent), self._components(weights, others + own), complete
 
     def _components(self, weights: FloatArray, means: FloatArray) -> Components:
-        places, index = np.unique(np.broadcast_to(means, weights.shape)[weights > 0.0], return_inverse=True)
-        total = np.bincount(index, weights=weights[weights > 0.0])
-        return Components(total.astype(np.float64), self.shift * places, 1.0)
+        """Sums are whole numbers of gradients."""
+        places = np.rint(np.broadcast_to(means, weights.shape)).astype(np.int64)
+        first = int(np.min(places))
+        total = np.bincount((places - first).ravel(), weights=weights.ravel()).astype(np.float64)
+        return Components(total, self.shift * np.arange(first, first + len(total), dtype=np.float64), 1.0, self.shift)
 
     def alone(self) -> Pair:
         """The pair where all others are zero: only how many of the unit's records are kept shows."""
@@ -342,7 +346,7 @@ class TruncatedAttack(LowerSource):
         rounding = self.truncation.rounding + abs(kept - 1.0)
         chances = [float(chance) for chance in total / kept]
         shifts = Shifts.of([self.shift * k for k in range(len(chances))], chances, rounding)
-        return drawn_shift(shifts, opposite=self.instead == -1.0)
+        return drawn_shift(shifts, opposite=self.instead == -1)
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,101 @@
+"""Products so loud that moments say all that is left to say, and no transform is needed.
+
+**Told apart.** Of the test "the sum of scores x is positive" both errors are at most E_Q[e^(t x)], which is
+E_P[e^(-(1 - t) x)], 0 < t < 1, of all steps together (Chernoff). Where that is less than any number that a curve is
+made of, one test is the whole curve.
+
+**Out of reach.** A lattice for the total has up to some hundred thousand points. Where the total deviates by so much
+that one of them is hundreds wide, rounding to it moves log L by as much, and nothing is proven that way. A test is
+still there: by Chebyshev's inequality the sum of scores is more than k of its deviations below its mean with
+probability at most 1/k^2 under P, and above c with probability at most e^-c under Q, where the score is log L.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.laws.composed.tails import Charges
+from calipers.laws.core.law import Law
+
+LOUDEST, FARTHER = 1e7, 10.0
+"""The deviation of a total beyond which no lattice holds it, where its mean is so many times as large: a bell."""
+LEAST = -690.0
+"""Log of the smallest error rate that a curve keeps; what is smaller is rounded up to it."""
+_SPARE = 40.0
+_TILTS = (0.1, 0.25, 0.5, 0.75, 0.9)
+_LARGEST, _SMALLEST, _BARE_TILTS = 710.0, -745.0, (0.5, 0.75, 0.9, 0.97)
+"""Logs between which doubles lie; tilts at which moments are asked whether anything does."""
+
+
+def hides_nothing(laws: Sequence[tuple[Law, int]]) -> bool:
+    """Whether 1 - delta is no number where e^eps is one, so that no curve in doubles says anything.
+
+    1 - delta = E_Q[min(L, k)] <= E_Q[L^t] k^(1-t) at k = e^eps. What says so are pilots, hence a wide margin.
+    """
+    return any(_log_moment(laws, t) + (1.0 - t) * _LARGEST < 2.0 * _SMALLEST for t in _BARE_TILTS)
+
+
+def _log_moment(laws: Sequence[tuple[Law, int]], tilt: float) -> float:
+    return math.fsum(count * law.cumulants(tilt)[0] for law, count in laws)
+
+
+def log_errors(laws: Sequence[tuple[Law, int]]) -> float:
+    """At least the logs of both errors of a test of what LOWER laws show.
+
+    What only one of both datasets shows is decided for it, and adds to neither error.
+    """
+    least, charges = min(_log_moment(laws, tilt) for tilt in _TILTS), Charges.of(list(laws))
+    return least + charges.log_mass + charges.shift + 1e-9 * (1.0 + abs(least))
+
+
+def of_one_test(log_error: float) -> TradeoffCurve:
+    """The curve (LOWER) of a test with such errors."""
+    rate = math.exp(max(log_error, LEAST))
+    return TradeoffCurve.from_tests([rate], [1.0 - rate], [1.0 - rate], [rate], side=Side.LOWER)
+
+
+class Chebyshev(NamedTuple):
+    """The sum of scores of LOWER laws: a threshold c below its mean is missed by P with probability at most
+    `missed` + (`deviation`/(`mean` - c))^2, and exceeded by Q with at most e^-c."""
+
+    mean: float
+    deviation: float
+    missed: float
+
+    @classmethod
+    def of(cls, laws: Sequence[tuple[Law, int]]) -> Chebyshev:
+        """All errors charged: to thresholds those of log L and of Q-masses, to deviations and `missed` those of P."""
+        mean = variance = missed = drift = 0.0
+        for law, count in laws:
+            p = np.exp(law.log_p)
+            total = float(np.sum(p))
+            center = float(p @ law.log_ratio) / total
+            square = float(p @ np.square(law.log_ratio - center)) / total
+            # Masses err by a share each; what they leave out, and what rounding may have added, fails the test.
+            missed += count * (abs(total - 1.0) + law.rounding)
+            drift += count * 4.0 * law.rounding * math.sqrt(square)
+            mean, variance = mean + count * center, variance + count * square
+        charges = Charges.of(list(laws))
+        mean -= charges.log_mass + charges.shift + 1e-9 * abs(mean)
+        # E[(S - mean)^2] is the variance and the square of what the mean errs by.
+        return cls(mean, math.sqrt(variance * (1.0 + 1e-9) + drift * drift), missed + 1e-9)
+
+    def epsilon(self, delta: float) -> float:
+        """At most epsilon(delta): the power is 1 - (1 - delta)/2 and e^epsilon alpha half of the rest."""
+        rest = 0.5 * (1.0 - delta) - self.missed
+        if rest <= 0.0:
+            return 0.0
+        return max(0.0, self.mean - self.deviation / math.sqrt(rest) + math.log(0.25 * (1.0 - delta)))
+
+    def delta(self, epsilon: float) -> float:
+        """At most delta(epsilon), by the test whose threshold is larger by `_SPARE`."""
+        below = self.mean - epsilon - _SPARE
+        if below <= self.deviation:
+            return 0.0
+        return max(0.0, 1.0 - self.missed - (self.deviation / below) ** 2 - math.exp(-_SPARE) - 1e-15)
