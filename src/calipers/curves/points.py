@@ -164,12 +164,16 @@ def convex_chain(count: int, steepness: Callable[[IntArray, IntArray], FloatArra
     """
     keep = np.arange(count)
     factor = 1.0 - SLOPE_ROUNDING if drop_in_doubt else 1.0 + SLOPE_ROUNDING
+    slopes = steepness(keep[:-1], keep[1:])
     while keep.size > 2:
-        slopes = steepness(keep[:-1], keep[1:])
         above = slopes[:-1] * factor < slopes[1:]
         if not above.any():
             break
-        keep = keep[np.concatenate(([True], ~above, [True]))]
+        stays = np.concatenate(([True], ~above, [True]))
+        # Only segments that have lost their right end are new.
+        renewed = np.flatnonzero(~stays[1:][stays[:-1]])
+        keep, slopes = keep[stays], slopes[stays[:-1]]
+        slopes[renewed] = steepness(keep[renewed], keep[renewed + 1])
     return keep
 
 
