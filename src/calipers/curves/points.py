@@ -170,11 +170,10 @@ def convex_chain(count: int, steepness: Callable[[IntArray, IntArray], FloatArra
         if not above.any():
             break
         stays = np.concatenate(([True], ~above, [True]))
-        keep = keep[stays]
-        # Segments whose next vertex went are longer now; the others stay as they are, often nearly all of them.
-        longer = np.flatnonzero(~stays[np.flatnonzero(stays[:-1]) + 1])
-        slopes = slopes[stays[:-1]]
-        slopes[longer] = steepness(keep[longer], keep[longer + 1])
+        # Only segments that have lost their right end are new.
+        renewed = np.flatnonzero(~stays[1:][stays[:-1]])
+        keep, slopes = keep[stays], slopes[stays[:-1]]
+        slopes[renewed] = steepness(keep[renewed], keep[renewed + 1])
     return keep
 
 
