@@ -7,12 +7,13 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from calipers.bracket import Side
 from calipers.laws.composed.loud import LEAST, Chebyshev, hides_nothing, log_errors, of_one_test
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.gaussian_part import gaussian_pair
+from calipers.laws.core.law import Law
 from calipers.laws.divided.collinear import Components, spaced_masses
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon_bounds
 
@@ -23,6 +24,18 @@ def test_both_errors_are_at_least_those_of_the_best_test(mu, steps):
     found = log_errors([(gaussian_pair(mu).lower(0.05, -60.0), steps)])
     best = float(stats.norm.logsf(0.5 * mu * math.sqrt(steps)))
     assert best <= found <= 0.98 * best + 5.0
+
+
+def test_outcomes_that_a_law_leaves_out_count_as_errors():
+    """Two outcomes decide nearly everything and are too rare under one of both to be listed; a third one is listed."""
+    p, q, steps = (0.999999, 1e-6), (1e-20, 1.0), 20
+    law = Law.observed(np.log([1e-30]), np.log([1e-30]), 1e-14)
+    counts = np.arange(steps + 1.0)
+    under_p, under_q = (counts * math.log(one) + (steps - counts) * math.log(other) for one, other in (p, q))
+    choices = special.gammaln(steps + 1) - special.gammaln(counts + 1) - special.gammaln(steps - counts + 1)
+    # Of any test the larger error is at least a half of what both have in common.
+    least = float(special.logsumexp(choices + np.minimum(under_p, under_q))) - math.log(2.0)
+    assert log_errors([(law, steps)]) >= least
 
 
 def test_a_curve_of_one_test_is_where_its_errors_are():

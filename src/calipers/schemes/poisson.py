@@ -6,24 +6,20 @@ no more (`calipers.mechanisms.gaussian`), which is attained when all other gradi
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
 
-from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.numerics.binomial import log_binomial
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.schemes.exposure import Exposure, closed
+from calipers.schemes.exposure import Exposure
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 from calipers.schemes.units import sampled_unit
 
 LEAST_LOG_WEIGHT = -45.0
 """Batch sizes less likely than e^-45 are left out of an enumeration."""
-
-_SAME = "The record's clipped gradient is the same unit vector in every step"
 
 
 class PoissonScheme(Scheme):
@@ -55,17 +51,7 @@ class PoissonScheme(Scheme):
 
     def exposure(self, run: RunFields) -> Exposure:
         """One pair per step, proven and attained."""
-        if run.rate == 1 or run.records_per_unit > 1:
-            return sampled_unit(run, run.total_steps)
-        statement, instead = "zhu2022:thm11", ""
-        reason = "Adding or removing a record is dominated, step by step, by its Poisson pair"
-        if run.adjacency == "substitute":
-            statement, instead = "calipers:substitute-pair", ", its replacement's the opposite one,"
-            reason = "Replacing a record is dominated, step by step, by opposite gradients"
-        scene = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
-        # A record that is zeroed out is dominated by the pair of one that is removed: one object for both.
-        pair = _pair(run.rate, run.noise_multiplier, "substitute" if run.adjacency == "substitute" else "add-remove")
-        return closed(pair, run.total_steps, statement, reason, scene)
+        return sampled_unit(run, run.total_steps)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """The guarantee belongs to coins, not to shuffling."""
@@ -123,10 +109,6 @@ class PoissonScheme(Scheme):
         crowd = np.repeat(count, bits.size)[possible, None]
         included = np.tile(bits, count.size)[possible, None]
         return log_weight[possible], crowd, included
-
-
-_pair = functools.lru_cache(maxsize=64)(poisson_gaussian)
-"""One object per kind, so that equal phases are counted together."""
 
 
 SCHEME = PoissonScheme()

@@ -21,11 +21,13 @@ import numpy as np
 
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.pair import Pair
+from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed, known_times, release
 
 MOST_RECORDS = 10_000
+_SAME = "The record's clipped gradient is the same unit vector in every step"
 
 
 @functools.lru_cache(maxsize=64)
@@ -54,6 +56,8 @@ def sampled_unit(run: RunFields, count: int) -> Exposure:
     records, replaced = run.records_per_unit, run.adjacency == "substitute"
     if run.rate == 1:
         return known_times(run, count) if records == 1 else known_unit(run, float(records), count)
+    if records == 1:
+        return _one_record(run, count)
     opposite, shift = ", their replacements the opposite one," if replaced else "", 1.0 / run.noise_multiplier
     return closed(
         binomial_pair(records, run.rate, shift, replaced),
@@ -64,6 +68,26 @@ def sampled_unit(run: RunFields, count: int) -> Exposure:
         f"{all_of(run)}{opposite} and all other gradients are zero, so each step shows exactly this pair.",
         binomial_shifts(records, run.rate, 2.0 * shift if replaced else shift),
     )
+
+
+_pair = functools.lru_cache(maxsize=64)(poisson_gaussian)
+"""One object per kind, so that equal phases are counted together."""
+
+
+def _one_record(run: RunFields, count: int) -> Exposure:
+    """One pair per step, proven and attained."""
+    # A record that is zeroed out is dominated by the pair of one that is removed: one object for both.
+    adjacency, statement, instead = "add-remove", "zhu2022:thm11", ""
+    reason = "Adding or removing a record is dominated, step by step, by its Poisson pair"
+    if run.adjacency == "substitute":
+        adjacency, statement, instead = (
+            "substitute",
+            "calipers:substitute-pair",
+            ", its replacement's the opposite one,",
+        )
+        reason = "Replacing a record is dominated, step by step, by opposite gradients"
+    scene = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
+    return closed(_pair(run.rate, run.noise_multiplier, adjacency), count, statement, reason, scene)
 
 
 def known_unit(run: RunFields, records: float, count: int) -> Exposure:

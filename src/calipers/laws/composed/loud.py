@@ -46,12 +46,30 @@ def _log_moment(laws: Sequence[tuple[Law, int]], tilt: float) -> float:
 
 
 def log_errors(laws: Sequence[tuple[Law, int]]) -> float:
-    """At least the logs of both errors of a test of what LOWER laws show.
+    """At least the logs of both errors of a test of what LOWER laws show, outcomes that they do not list included.
 
-    What only one of both datasets shows is decided for it, and adds to neither error.
+    Those are scored by their own log ratio: by Hoelder's inequality they add at most P^t Q^(1-t), P and Q being what is
+    not listed of either mass.
     """
-    least, charges = min(_log_moment(laws, tilt) for tilt in _TILTS), Charges.of(list(laws))
+    rests = [_log_rests(law) for law, _ in laws]
+
+    def log_moment(tilt: float) -> float:
+        logs = [tilt * log_p + (1.0 - tilt) * log_q for log_p, log_q in rests]
+        return math.fsum(
+            n * np.logaddexp(law.cumulants(tilt)[0], log) for (law, n), log in zip(laws, logs, strict=True)
+        )
+
+    least, charges = min(map(log_moment, _TILTS)), Charges.of(list(laws))
     return least + charges.log_mass + charges.shift + 1e-9 * (1.0 + abs(least))
+
+
+def _log_rests(law: Law) -> tuple[float, float]:
+    """At least the logs of the masses that are not listed, under P and under Q."""
+    if law.whole:
+        return -math.inf, -math.inf
+    sums = (float(np.exp(logs).sum()) for logs in (law.log_p, law.log_q))
+    over_p, over_q = (math.log(abs(1.0 - total) + law.rounding + 1e-14) for total in sums)
+    return over_p, over_q
 
 
 def of_one_test(log_error: float) -> TradeoffCurve:
@@ -80,7 +98,7 @@ class Chebyshev(NamedTuple):
             # Masses err by a share each; what they leave out, and what rounding may have added, fails the test.
             missed += count * (abs(total - 1.0) + law.rounding)
             drift += count * 4.0 * law.rounding * math.sqrt(square)
-            mean, variance = mean + count * center, variance + count * square
+            mean, variance = mean + count * center, variance + count * square * (1.0 + 4.0 * law.rounding)
         charges = Charges.of(list(laws))
         mean -= charges.log_mass + charges.shift + 1e-9 * abs(mean)
         # E[(S - mean)^2] is the variance and the square of what the mean errs by.
