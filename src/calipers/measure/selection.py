@@ -31,9 +31,11 @@ from calipers.run import Run
 from calipers.stated import Guarantee
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
-_AT_TWO, _USELESS = 7, 700.0
-"""Where order 2 stands, and how much larger than at order 2 a divergence is of no use: divergences grow with the order,
-and a larger one has at most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2."""
+_USELESS = 700.0
+"""How much larger than at order 2 a divergence is of no use: divergences grow with the order, and a larger one has at
+most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2, and a (t - 1)th over t."""
+_LOUD = 50.0
+"""A divergence of the least order above which it may be useless."""
 _BISECTIONS = 60
 _COARSE = 5e-3
 _TESTS, _FINE, _CLOSE = 1_500, 400, 2e-2
@@ -103,9 +105,12 @@ class SelectionProof(CurveJaw):
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """One trial at delta / m, shifted, or the Renyi bound."""
-        shifted = self._shift + self.one.epsilon(delta / self.trials.mean * (1.0 - 1e-15), tolerance).value
+        shifted = self._shifted(delta, tolerance)
         orders = math.inf if self._by_orders is None else self._by_orders.epsilon(delta)
         return self._better(shifted, orders)
+
+    def _shifted(self, delta: float, tolerance: float) -> float:
+        return self._shift + self.one.epsilon(delta / self.trials.mean * (1.0 - 1e-15), tolerance).value
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """As `epsilon`."""
@@ -125,7 +130,10 @@ class SelectionProof(CurveJaw):
         try:
             for order in _ORDERS:
                 divergences.append(self.one.renyi(float(order)).value)
-                if order > 2.0 and divergences[-1] > divergences[_AT_TWO] + _USELESS:
+                if len(divergences) == 1 and divergences[0] > _LOUD and divergences[0] > self._shifted(_DEEPEST, 1e-2):
+                    return None  # divergences grow with the order, and no epsilon that they imply is less
+                fewer = _ORDERS[: len(divergences)]
+                if divergences[-1] > np.min(np.array(divergences) + 2.0 * _USELESS / (fewer - 1.0)):
                     break
         except CalipersError:
             return None
