@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from calipers.laws.allocated.dealt_unit import DealtUnit
+from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.measure import measure
 from calipers.run import Run
 

@@ -27,9 +27,9 @@ from calipers.citations import implements
 from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.laws.composed.convolve import TWO_STAGE_COUNT
 from calipers.laws.composed.loud import FARTHER, LOUDEST
+from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.laws.core.drawn_shift import Shifts
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from calipers.domains import Domain
-from calipers.laws.allocated.dealt_unit import DealtUnit
+from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.schemes.dealt import at_places, dealt_unit, epochs_of, hidden_alone, kept_noise, refuse_many

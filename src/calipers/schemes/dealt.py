@@ -14,8 +14,8 @@ import numpy as np
 from calipers.domains import Domain
 from calipers.errors import UnsupportedError
 from calipers.laws.allocated.average import SIGMA, AllocationPair
-from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.laws.allocated.replaced import ReplacedPair
+from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed, known_release

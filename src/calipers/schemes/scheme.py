@@ -17,7 +17,7 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.allocated.dealt_unit import DealtUnit
+from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.mechanisms.gaussian import NOISE
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields

@@ -27,11 +27,11 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.laws.allocated.average import SIGMA, AllocationPair
-from calipers.laws.allocated.dealt_unit import DealtUnit
 from calipers.laws.allocated.displaced import DisplacedEpoch
 from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.allocated.switching import SwitchingAttack
+from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.schemes.dealt import (

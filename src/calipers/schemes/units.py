@@ -9,7 +9,7 @@ whose other gradients are zero, and less private is only the one with all of the
 - **A batch known beforehand.** Up to B of the g records share a batch; the more do, the more shows: one release moved
   by g, where g <= B.
 - **Anything else** is said by group privacy on the curve of one record (`calipers.measure.grouped`), and, where records
-  are dealt into batches, by whoever is told the deal (`calipers.laws.allocated.dealt_unit`).
+  are dealt into batches, by whoever is told the deal (`calipers.laws.core.dealt_unit`).
 """
 
 from __future__ import annotations
