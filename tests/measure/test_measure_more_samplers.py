@@ -22,6 +22,15 @@ def epsilon(delta=1e-5, **keys):
     return measure(Run(**keys)).epsilon(delta)
 
 
+@pytest.mark.parametrize("epochs", [15, 29, 294])
+def test_a_record_that_stays_in_its_bin_and_is_replaced_has_a_bracket_however_little_noise_there_is(epochs):
+    """Ratios of single rounds leave the range of doubles: then the bin counts as known."""
+    keys = {"dataset_size": 7852, "batch_size": 378, "noise_multiplier": 0.639, "epochs": epochs}
+    found = epsilon(**keys, sampler="balls-and-bins", adjacency="substitute", reshuffle="once")
+    known = gaussian_epsilon(2.0 * math.sqrt(epochs) / 0.639, 1e-5)
+    assert 40.0 < found.lower <= found.upper <= known * (1.0 + 1e-9)
+
+
 @pytest.mark.parametrize(
     ("keys", "delta", "least", "most"),
     [

@@ -30,6 +30,11 @@ def epochs_of(run: RunFields) -> int:
     return run.total_epochs
 
 
+_KEPT_NOISE, _ATTACKED_NOISE = (SIGMA.low, 0.145), (SIGMA.low, 0.18)
+"""Least noise at which sums of a record that is kept in its batch, or replaced there, stay in the range of doubles; and
+what attacks are given where there is less, since they take long at the least."""
+
+
 def hidden_alone(run: RunFields, share: float) -> Exposure:
     """A record dealt to one of the epoch's batches with probability `share`, which nothing else gives away.
 
@@ -40,12 +45,12 @@ def hidden_alone(run: RunFields, share: float) -> Exposure:
     replaced = run.adjacency == "substitute"
     if run.reshuffle == "every-epoch" or epochs == 1:
         return hidden(noise, rounds, share, epochs, replaced)
-    seen, least = noise / math.sqrt(epochs), SIGMA.low
-    once = hidden(max(seen, least), rounds, share, 1, replaced)
-    if seen >= least:
-        return once
+    seen = noise / math.sqrt(epochs)
+    if seen >= _KEPT_NOISE[replaced]:
+        return hidden(seen, rounds, share, 1, replaced)
     # More noise than there is can only weaken the attack; above, the batch counts as known.
-    return Exposure((known_release(run, epochs),), dataclasses.replace(once.attack, one_sided=not replaced))
+    attack = hidden(_ATTACKED_NOISE[replaced], rounds, share, 1, replaced).attack
+    return Exposure((known_release(run, epochs),), dataclasses.replace(attack, one_sided=not replaced))
 
 
 def hidden(noise: float, rounds: int, share: float, epochs: int, replaced: bool) -> Exposure:

@@ -37,6 +37,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
+from calipers.errors import CertificationError
 from calipers.laws.allocated.average import cell_error, lattice_points, normal_cells, refined
 from calipers.laws.allocated.average_ladder import UNDERFLOW, Ladder, LadderPlan, multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans, typical
@@ -190,7 +191,14 @@ class HiddenSum:
 def _plain(term: HiddenTerm, end: float) -> tuple[FloatArray, FloatArray]:
     mesh, weights = normal_cells(refined(np.array([-end, end])))
     density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
-    return term.value(mesh).ravel(), density
+    with np.errstate(over="ignore"):
+        values = term.value(mesh).ravel()
+    if not np.all(np.isfinite(values)):
+        raise CertificationError(
+            "Likelihood ratios of single rounds leave the range of doubles: so little noise hides nothing, and no "
+            "bound is computed for it. Use a larger noise_multiplier."
+        )
+    return values, density
 
 
 def expected_payoff(
