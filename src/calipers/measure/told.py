@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -48,6 +49,12 @@ class ToldProof(CurveJaw):
 
     steps: tuple[tuple[Shifts | DealtUnit, int], ...]
     side = Side.UPPER
+    statement: ClassVar[str] = "calipers:told-lengths"
+    revealed: ClassVar[str] = (
+        "How many of the unit's records take part in each step is revealed: then every step is a Gaussian whose mean "
+        "moves by at most as many clipping norms (twice as many where they are replaced or displace others), and its "
+        "Renyi divergences, averaged over that number, add up over the steps."
+    )
 
     @property
     def loud(self) -> bool:
@@ -103,26 +110,19 @@ class ToldProof(CurveJaw):
 
     def evidence(self) -> Evidence:
         """What is revealed."""
-        text = (
-            "How many of the unit's records take part in each step is revealed: then every step is a Gaussian whose "
-            "mean moves by at most as many clipping norms (twice as many where they are replaced or displace others), "
-            "and its Renyi divergences, averaged over that number, add up over the steps."
-        )
-        return Evidence.of(Kind.THEOREM, "calipers:told-lengths", text)
+        return Evidence.of(Kind.THEOREM, self.statement, self.revealed)
 
 
 @dataclass(frozen=True)
 class DealtProof(ToldProof):
     """Epochs into which the records of a unit are dealt, the whole deal being told."""
 
-    def evidence(self) -> Evidence:
-        """What is revealed."""
-        text = (
-            "Which batch gets which of the unit's records is revealed: then every batch is a Gaussian whose mean moves "
-            "by at most as many clipping norms as it gets records (twice as many where they are replaced). They mostly "
-            "get one; how often records meet is counted."
-        )
-        return Evidence.of(Kind.THEOREM, "calipers:dealt-units", text)
+    statement = "calipers:dealt-units"
+    revealed = (
+        "Which batch gets which of the unit's records is revealed: then every batch is a Gaussian whose mean moves by "
+        "at most as many clipping norms as it gets records (twice as many where they are replaced). They mostly get "
+        "one; how often records meet is counted."
+    )
 
 
 def _without(told: Shifts | DealtUnit, rarest: float) -> tuple[FloatArray, float]:

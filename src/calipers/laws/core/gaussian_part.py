@@ -118,7 +118,8 @@ def _log_noise_between(ends: FloatArray) -> FloatArray:
     """
     near, far = np.minimum(np.abs(ends[:-1]), np.abs(ends[1:])), np.maximum(np.abs(ends[:-1]), np.abs(ends[1:]))
     larger, smaller = log_ndtr(-near), log_ndtr(-far)
-    apart = larger + np.log(-np.expm1(smaller - larger))
+    with np.errstate(divide="ignore"):  # ends on either side of 0 may be equally far away
+        apart = larger + np.log(-np.expm1(smaller - larger))
     across = (ends[:-1] < 0.0) & (ends[1:] > 0.0)
     both = np.log1p(-np.exp(np.logaddexp(larger, smaller)))
     return np.where(across, both, apart)
