@@ -33,6 +33,7 @@ mean is at least the geometric mean, and with theta = |mean c| / r that gives, w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,9 +44,10 @@ from calipers.citations import implements
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.allocated.first_batch import cover, hidden_with_first
-from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_sums import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.core.profile_law import Nodes
 
 _ORDERS = (2, 4, 6, 8)
 _ANGLES = 4096
@@ -131,6 +133,11 @@ class DisplacedEpoch(ShuffledEpoch):
             raise InputError("An epoch that leaves nothing over has ceil(N/B) rounds in which every record takes part.")
 
     @property
+    def alike(self) -> bool:
+        """How much is covered differs from one epsilon to the next."""
+        return False
+
+    @property
     def first(self) -> float:
         """The share of the first batch, B/N."""
         return self.batch_size / self.dataset_size
@@ -151,7 +158,11 @@ class DisplacedEpoch(ShuffledEpoch):
         del epsilon, reverse
         return 1.0
 
-    def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
+    def hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> Nodes:
+        """Each by itself."""
+        return [self.hidden_at(epsilon, reverse, resolution, log_tail) for epsilon in epsilons]
+
+    def hidden_at(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta): the better one of both theorems, each with the weights that seem best for it."""
         exponent = _exponent(self, reverse, _scanned(self, epsilon))
         node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)

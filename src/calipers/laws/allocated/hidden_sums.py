@@ -1,4 +1,4 @@
-"""Sums of hidden terms for several epsilons at once.
+"""The divergence that a sum of hidden terms bounds, for several epsilons at once.
 
 A ladder (`calipers.laws.allocated.average_ladder`) spends most of its time on moving rungs about, whatever stands on
 them. Sums for neighboring epsilons have nearly the same shape, and share one: each is a row of its own. Their sizes and
@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, one_more
-from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, by_waves, divergence, strike_of
+from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, call_by_waves, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.strips import Strip
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -29,12 +29,23 @@ from calipers.numerics.types import FloatArray
 Nodes = list[tuple[float, float]]
 
 
+def divergence(
+    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    """(node, delta): r/M E[(X_1 + ... + X_M - strike)+] at the node is at most delta <= 1.
+
+    The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
+    """
+    return divergences([term], rounds, participation, resolution, log_tail)[0]
+
+
 def divergences(
     terms: Sequence[HiddenTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    if len(terms) == 1 or by_waves(terms[0], rounds, participation, resolution, log_tail):
-        return [divergence(term, rounds, participation, resolution, log_tail) for term in terms]
+    first = _by_waves(terms[0], rounds, participation, resolution, log_tail)
+    if first is not None:
+        return [first, *(divergence(term, rounds, participation, resolution, log_tail) for term in terms[1:])]
     sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
     return _by_ladders(sums, (rounds,), participation, resolution)[0]
 
@@ -43,12 +54,26 @@ def divergences_too(
     terms: Sequence[HiddenTerm], rounds: int, resolution: float, log_tail: float
 ) -> tuple[Nodes, Nodes]:
     """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    if by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail):
+    if _by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail) is not None:
         few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
     else:
         sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
         few, more = _by_ladders(sums, (rounds, rounds + 1), 1.0, resolution)
     return few, more
+
+
+def _by_waves(
+    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
+) -> tuple[float, float] | None:
+    """As `divergence`, by transforms, one epsilon at a time; None where ladders are better."""
+    strike, rounded = strike_of(term, rounds, participation)
+    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
+    gain = call_by_waves(total, strike, rounded, resolution)
+    return None if gain is None else _node(total, participation, rounds, gain)
+
+
+def _node(total: HiddenSum, participation: float, rounds: int, gain: float) -> tuple[float, float]:
+    return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
 
 
 def _by_ladders(
@@ -66,10 +91,7 @@ def _by_ladders(
             if total.error <= LARGEST_ERROR:  # masses without digits bound nothing
                 found[:] = np.minimum(found, _calls(total, centered, asked))
     return [
-        [
-            (one.node, min(1.0, participation * float(gain) / count * (1.0 + 2.0 * one.rounding)))
-            for one, gain in zip(sums, found, strict=True)
-        ]
+        [_node(one, participation, count, float(gain)) for one, gain in zip(sums, found, strict=True)]
         for count, found in zip(counts, gains, strict=True)
     ]
 
@@ -94,23 +116,36 @@ def _calls(total: Ladder, sums: Sequence[HiddenSum], strikes: Sequence[tuple[flo
 def alike(
     sums: Sequence[HiddenSum], strikes: Sequence[float], resolution: float
 ) -> list[tuple[list[LadderPlan], list[HiddenSum]]]:
-    """Plans that serve all sums, those of the first, with the sums scaled and moved to their centers."""
+    """Plans that serve all sums, with the sums scaled and moved to the center of the first."""
     sizes = [math.hypot(1.0, math.exp(one.term.epsilon)) for one in sums]
     sums = [replace(one, scale=max(1.0, size / sizes[0])) for one, size in zip(sums, sizes, strict=True)]
     far = max(one.clipped[1] / one.scale for one in sums)
+    ways = [one.plans(resolution) for one in sums]
     found = []
-    for usual in sums[0].plans(resolution):
-        plans = [replace(plan, ends=(-far, far)) for plan in usual]
+    for number, usual in enumerate(ways[0]):
+        others = [(way[number], one.scale) for way, one in zip(ways, sums, strict=True) if number < len(way)]
+        plans = [replace(plan, ends=(-far, far)) for plan in _finest(usual, others)]
         moved = []
         for one, strike in zip(sums, strikes, strict=True):
-            gap = 0.0 if plans[-1].center == 0.0 else one.center / one.scale - sums[0].center
-            moved.append(replace(one, offset=_offset(plans[-1], strike / one.scale, gap) / one.rounds))
+            offset = _offset(plans[-1], strike / one.scale, one.center / one.scale - sums[0].center)
+            moved.append(replace(one, offset=offset / one.rounds))
         found.append((plans, moved))
     return found
 
 
+def _finest(usual: Sequence[LadderPlan], others: Sequence[tuple[Sequence[LadderPlan], float]]) -> list[LadderPlan]:
+    """The usual plans, as fine at every size as any of the others, divided by its scale."""
+    units = np.array([[math.ldexp(plan.step, plan.lowest) / scale for plan in plans] for plans, scale in others])
+    least = units.min(axis=0)
+    base, grain = float(least.min()), min(plans[0].grain for plans, _ in others)
+    lowest = np.floor(np.log2(least / base)).astype(int)
+    return [replace(p, step=base, grain=grain, lowest=int(e)) for p, e in zip(usual, lowest, strict=True)]
+
+
 def _offset(plan: LadderPlan, strike: float, offset: float) -> float:
     """About `offset`, such that the strike lies on a place of the ladder, where the bend of a call costs nothing."""
+    if plan.center == 0.0:
+        return 0.0  # most sums are about 0, which is a place: they stay there
     distance = abs(strike - offset - plan.center)
     rung = plan.lowest
     while plan.radius(rung) < distance:
