@@ -53,7 +53,7 @@ _ORDERS = (2, 4, 6, 8)
 _ANGLES = 4096
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of closed forms that are a few operations deep."""
-_SHARES = (0.8, 0.64, 0.52, 0.42, 0.34, 0.24, 0.15, 0.08)
+_SHARES = (0.08, 0.15, 0.24, 0.34, 0.42, 0.52, 0.64, 0.8)
 """Numbers of rounds to try, as shares of N/B."""
 _EXPONENTS, _LITTLE = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0), 0.005
 """Minus the logarithms of what may be left uncovered, and the share of a bound that this may have."""
@@ -164,14 +164,25 @@ class DisplacedEpoch(ShuffledEpoch):
 
     def hidden_at(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta): the better one of both theorems, each with the weights that seem best for it."""
-        exponent = _exponent(self, reverse, _scanned(self, epsilon))
-        node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
-        if self.batch_size < _SMALL_BATCH:
+        node, value = epsilon, 1.0
+        if cover(1.0 / self.sigma, self.batch_size, self.dataset_size, _EXPONENTS[0]) is not None:
+            exponent = _exponent(self, reverse, _scanned(self, epsilon))
+            node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
+        if self.batch_size < _SMALL_BATCH and not self._more_exposed(self._fewest, epsilon, value):
             rounds = self.best_rounds(epsilon, reverse)
-            if rounds > 0:
+            if rounds > 0 and not self._more_exposed(rounds, epsilon, value):
                 other, found = self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
                 node, value = max(node, other), min(value, found)
         return node, value
+
+    @property
+    def _fewest(self) -> int:
+        """Rounds that are tried, of which the fewest expose least."""
+        return max(1, int(_SHARES[0] * self.dataset_size / self.batch_size))
+
+    def _more_exposed(self, rounds: int, epsilon: float, value: float) -> bool:
+        """Whether equal rounds, so many or more, bound delta by no less than the value: what they expose does."""
+        return self.exposed(rounds) * self.known(epsilon) >= value
 
     def with_cover(
         self, exponent: float, epsilon: float, reverse: bool, resolution: float, log_tail: float
@@ -210,14 +221,15 @@ def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
     best, chosen = epoch.known(epsilon), 0
     for share in _SHARES:
         rounds = int(share * most)
-        if rounds < 1 or epoch.exposed(rounds) >= 1.0:
+        if rounds < 1:
             continue
-        if epoch.exposed(rounds) * epoch.known(epsilon) < best:
-            value = epoch.with_rounds(rounds, epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
-            if value < best:
-                best, chosen = value, rounds
-            elif chosen:
-                break  # fewer rounds hide less and are exposed less: past the best number it is the first that counts
+        if epoch.exposed(rounds) * epoch.known(epsilon) >= best:
+            break  # more rounds expose more
+        value = epoch.with_rounds(rounds, epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
+        if value < best:
+            best, chosen = value, rounds
+        elif chosen:
+            break  # more rounds hide more and expose more: past the best number it is the latter that counts
     return chosen
 
 
