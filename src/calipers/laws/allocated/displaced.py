@@ -36,6 +36,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 from scipy.special import ndtr
@@ -44,7 +45,7 @@ from calipers.citations import implements
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.allocated.first_batch import cover, hidden_with_first
-from calipers.laws.allocated.hidden_sums import divergence
+from calipers.laws.allocated.hidden_sums import divergence, divergences
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.core.profile_law import Nodes
@@ -63,6 +64,7 @@ _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
 _LARGEST_EXPONENT = 600.0
 
 
+@lru_cache(maxsize=64)
 def largest_moment(order: int, width: float) -> float:
     """At least M_p for gradients of norm at most `width`, in units of the noise; infinite where it is astronomical."""
     if 2.0 * order * (order - 1) * width**2 > _LARGEST_EXPONENT:
@@ -133,11 +135,6 @@ class DisplacedEpoch(ShuffledEpoch):
             raise InputError("An epoch that leaves nothing over has ceil(N/B) rounds in which every record takes part.")
 
     @property
-    def alike(self) -> bool:
-        """How much is covered differs from one epsilon to the next."""
-        return False
-
-    @property
     def first(self) -> float:
         """The share of the first batch, B/N."""
         return self.batch_size / self.dataset_size
@@ -159,21 +156,22 @@ class DisplacedEpoch(ShuffledEpoch):
         return 1.0
 
     def hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> Nodes:
-        """Each by itself."""
-        return [self.hidden_at(epsilon, reverse, resolution, log_tail) for epsilon in epsilons]
-
-    def hidden_at(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
-        """(node, delta): the better one of both theorems, each with the weights that seem best for it."""
-        node, value = epsilon, 1.0
+        """(node, delta) of each: the better one of both theorems, with the weights that seem best for it."""
+        nodes = [(epsilon, 1.0) for epsilon in epsilons]
         if cover(1.0 / self.sigma, self.batch_size, self.dataset_size, _EXPONENTS[0]) is not None:
-            exponent = _exponent(self, reverse, _scanned(self, epsilon))
-            node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
-        if self.batch_size < _SMALL_BATCH and not self._more_exposed(self._fewest, epsilon, value):
-            rounds = self.best_rounds(epsilon, reverse)
-            if rounds > 0 and not self._more_exposed(rounds, epsilon, value):
-                other, found = self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
-                node, value = max(node, other), min(value, found)
-        return node, value
+            groups = groupby(epsilons, lambda epsilon: _exponent(self, reverse, _scanned(self, epsilon)))
+            found = [self.with_cover(exponent, [*some], reverse, resolution, log_tail) for exponent, some in groups]
+            nodes = [node for some in found for node in some]
+        if self.batch_size >= _SMALL_BATCH:
+            return nodes
+        values = dict(zip(epsilons, nodes, strict=True))
+        exposed = (e for e in epsilons if not self._more_exposed(self._fewest, e, values[e][1]))
+        for rounds, group in groupby(exposed, lambda epsilon: self.best_rounds(epsilon, reverse)):
+            some = [e for e in group if rounds > 0 and not self._more_exposed(rounds, e, values[e][1])]
+            others = self.with_rounds(rounds, some, reverse, resolution, log_tail) if some else []
+            for epsilon, (other, value) in zip(some, others, strict=True):
+                values[epsilon] = max(values[epsilon][0], other), min(values[epsilon][1], value)
+        return list(values.values())
 
     @property
     def _fewest(self) -> int:
@@ -185,27 +183,34 @@ class DisplacedEpoch(ShuffledEpoch):
         return self.exposed(rounds) * self.known(epsilon) >= value
 
     def with_cover(
-        self, exponent: float, epsilon: float, reverse: bool, resolution: float, log_tail: float
-    ) -> tuple[float, float]:
-        """(node, delta): the theorem for a first batch that says little, where all but about e^-exponent is covered."""
+        self, exponent: float, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
+    ) -> Nodes:
+        """The theorem for a first batch that says little, where all but about e^-exponent is covered."""
         covered = cover(1.0 / self.sigma, self.batch_size, self.dataset_size, exponent)
         if covered is None:
-            return epsilon, 1.0
-        known = self.known(epsilon)
-        node, value = hidden_with_first(self.term(epsilon, reverse), known, covered, self.first, resolution, log_tail)
-        return node, min(1.0, (value + covered.exposed * known) * _SLACK)
+            return [(epsilon, 1.0) for epsilon in epsilons]
+        terms, knowns = [self.term(e, reverse) for e in epsilons], [self.known(e) for e in epsilons]
+        found = hidden_with_first(terms, knowns, covered, self.first, resolution, log_tail)
+        return [
+            (node, min(1.0, (value + covered.exposed * known) * _SLACK))
+            for (node, value), known in zip(found, knowns, strict=True)
+        ]
 
     def best_rounds(self, epsilon: float, reverse: bool) -> int:
         """The number of rounds that seems best at epsilon >= 0, or 0 where fixed batches are better."""
         return _rounds(self, reverse, _scanned(self, epsilon))
 
     def with_rounds(
-        self, rounds: int, epsilon: float, reverse: bool, resolution: float, log_tail: float
-    ) -> tuple[float, float]:
-        """(node, delta): the theorem with this number of equal rounds."""
-        term, known = self.term(epsilon, reverse), self.known(epsilon)
-        node, value = divergence(term, rounds, 1.0, resolution, log_tail)
-        return node, min(1.0, (value + self.exposed(rounds) * known + seen_early(term, self.first, known)) * _SLACK)
+        self, rounds: int, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
+    ) -> Nodes:
+        """The theorem with this number of equal rounds."""
+        terms, exposed = [self.term(e, reverse) for e in epsilons], self.exposed(rounds)
+        found = []
+        for term, (node, value) in zip(terms, divergences(terms, rounds, 1.0, resolution, log_tail), strict=True):
+            known = self.known(term.epsilon)
+            value += exposed * known + seen_early(term, self.first, known)
+            found.append((node, min(1.0, value * _SLACK)))
+        return found
 
 
 def _scanned(epoch: DisplacedEpoch, epsilon: float) -> float:
@@ -225,7 +230,7 @@ def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
             continue
         if epoch.exposed(rounds) * epoch.known(epsilon) >= best:
             break  # more rounds expose more
-        value = epoch.with_rounds(rounds, epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
+        value = epoch.with_rounds(rounds, (epsilon,), reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[0][1]
         if value < best:
             best, chosen = value, rounds
         elif chosen:

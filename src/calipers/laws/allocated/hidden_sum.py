@@ -30,7 +30,7 @@ right by 2e.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -199,29 +199,6 @@ def _plain(term: HiddenTerm, end: float) -> tuple[FloatArray, FloatArray]:
             "bound is computed for it. Use a larger noise_multiplier."
         )
     return values, density
-
-
-def expected_payoff(
-    total: HiddenSum,
-    payoff: Callable[[FloatArray], FloatArray],
-    at_zero: FloatArray,
-    ways: list[list[LadderPlan]],
-) -> FloatArray:
-    """At least E[payoff(X_1 + ... + X_M)] for every row of payoffs, infinite where ladders have no digits left.
-
-    Payoffs are convex and increasing with slope at most one, and `at_zero` at 0. `ways`: how to keep the sum, of which
-    the best counts.
-    """
-    best = np.full(at_zero.shape, math.inf)
-    for plans in ways:
-        ladder = total.ladder(plans)
-        if ladder.error > LARGEST_ERROR:
-            continue  # masses without digits bound nothing
-        values, (noise,) = ladder.flat()
-        charged = payoff(values) @ noise * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error))
-        charged += float(ladder.above[0]) + total.left_out(ladder.lost_moment) + 2.0 * at_zero * ladder.lost
-        best = np.minimum(best, charged)
-    return best
 
 
 def call_by_waves(total: HiddenSum, strike: float, rounded: float, resolution: float) -> float | None:

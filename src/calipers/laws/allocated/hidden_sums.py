@@ -14,8 +14,9 @@ and the strike moves by the rounding of M c.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 Nodes = list[tuple[float, float]]
+Payoff = Callable[[FloatArray], FloatArray]
 
 
 def divergence(
@@ -43,11 +45,12 @@ def divergences(
     terms: Sequence[HiddenTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    first = _by_waves(terms[0], rounds, participation, resolution, log_tail)
-    if first is not None:
-        return [first, *(divergence(term, rounds, participation, resolution, log_tail) for term in terms[1:])]
-    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
-    return _by_ladders(sums, (rounds,), participation, resolution)[0]
+    by_waves = (_by_waves(term, rounds, participation, resolution, log_tail) for term in terms)
+    found = [node for node in takewhile(lambda node: node is not None, by_waves) if node is not None]
+    if len(found) < len(terms):
+        sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms[len(found) :]]
+        found += _by_ladders(sums, (rounds,), participation, resolution)[0]
+    return found
 
 
 def divergences_too(
@@ -88,29 +91,46 @@ def _by_ladders(
         totals = [multiplied(first, counts[0], plans)]
         totals += [one_more(totals[0], first, plans)] if len(counts) > 1 else []
         for found, total, asked in zip(gains, totals, strikes, strict=True):
-            if total.error <= LARGEST_ERROR:  # masses without digits bound nothing
-                found[:] = np.minimum(found, _calls(total, centered, asked))
+            found[:] = np.minimum(found, np.ravel(_expected(total, centered, [_call(*each) for each in asked])))
     return [
         [_node(one, participation, count, float(gain)) for one, gain in zip(sums, found, strict=True)]
         for count, found in zip(counts, gains, strict=True)
     ]
 
 
-def _calls(total: Ladder, sums: Sequence[HiddenSum], strikes: Sequence[tuple[float, float]]) -> list[float]:
-    """At least the expected calls of the sums, whose laws are the rows of a ladder."""
+def _call(strike: float, rounded: float) -> Payoff:
+    return lambda sums: np.maximum(sums - strike + rounded, 0.0)
+
+
+def expected_payoffs(
+    sums: Sequence[HiddenSum], payoffs: Sequence[Payoff], resolution: float, bend: float, ways: int | None = None
+) -> list[FloatArray]:
+    """At least E[payoff(X_1 + ... + X_M)] of every sum, or of each row of its payoffs.
+
+    Payoffs are convex and increasing with slope at most one, and `bend` at this sum. `ways`: at most so many ways to
+    keep the sums are tried, of which the best counts.
+    """
+    found: list[list[FloatArray]] = []
+    for plans, moved in alike(sums, [bend] * len(sums), resolution)[:ways]:
+        found.append(_expected(shared_ladder(moved, plans), moved, payoffs))
+    return [np.min(each, axis=0) for each in zip(*found, strict=True)]
+
+
+def _expected(total: Ladder, sums: Sequence[HiddenSum], payoffs: Sequence[Payoff]) -> list[FloatArray]:
+    """At least the expected payoffs of sums whose laws are the rows of a ladder, infinite if it has no digits left."""
     values, masses = total.flat()
     found = []
     aboves = np.broadcast_to(total.above, len(sums))
-    for one, law, above, (strike, rounded) in zip(sums, masses, aboves, strikes, strict=True):
-        moved, scaled = total.terms * one.offset, strike / one.scale
-        # c is taken off every term, and M c off the strike, each with a rounding of its own.
-        slack = rounded / one.scale + 8.0 * UNIT_ROUNDOFF * (abs(scaled) + abs(moved) + abs(scaled - moved))
-        call = float(np.maximum(values - (scaled - moved) + slack, 0.0) @ law)
-        charged = call * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error)) + float(above)
+    for one, law, above, payoff in zip(sums, masses, aboves, payoffs, strict=True):
+        moved = total.terms * one.offset
+        # c is taken off every term, and M c added to the sum, each with a rounding of its own.
+        there = one.scale * (values + moved) + one.scale * 8.0 * UNIT_ROUNDOFF * (np.abs(values) + abs(moved))
+        at_zero = payoff(np.array([one.scale * moved * (1.0 + math.copysign(8.0 * UNIT_ROUNDOFF, moved))]))[..., 0]
+        charged = payoff(there) @ law * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error))
         lost = replace(one, rounds=total.terms).left_out(total.lost_moment)
-        gone = 2.0 * max(moved - scaled + slack, 0.0) * total.lost
-        found.append((1.0 + 8.0 * UNIT_ROUNDOFF) * one.scale * (charged + gone) + lost)
-    return found
+        found.append(charged + one.scale * float(above) + lost + 2.0 * at_zero * total.lost)
+    # Masses without digits bound nothing.
+    return found if total.error <= LARGEST_ERROR else [np.full(np.shape(each), math.inf) for each in found]
 
 
 def alike(
