@@ -50,7 +50,7 @@ _LARGEST_SHIFTS = (3.4, 8.0)
 would leave the range of doubles. The order counts as known there."""
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
-_LADDER = 0.3
+_LADDER = 0.25
 """Resolution of the ladders of a law."""
 _GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
