@@ -105,7 +105,7 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
         return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
-        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(alone)).below
+        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(alone)).below.alone
         attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(alone).above, records, unit)
         told = _told(phases)
         return Evaluation(DealtUnitProof((*told, chain), attack, _moves(phases[0])) if told else chain, attack)
