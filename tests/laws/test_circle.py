@@ -123,3 +123,13 @@ def test_what_ladders_showed_is_still_shown(epsilon: float, kept: float) -> None
     attack = ShuffleAttack(1.1, 234, 0.9984)
     shown = attack.families(epsilon, -39.0, 0.05)[0].best(epsilon)[0]
     assert kept * (1.0 - 1e-4) <= shown <= kept * 1.002
+
+
+def test_a_law_made_of_circles_and_ladders_shows_what_ladders_alone_showed() -> None:
+    """600 rounds at noise 0.7: the profile of one epoch as a ladder for every one of all epsilons gave it."""
+    law = ShuffleAttack(0.7, 600, 0.999).lower(0.05, -40.0)
+    kept = {0.0: 0.229595, 0.2: 0.182056, 1.5: 0.0489891, 4.0: 0.00251966, 8.0: 1.02372e-7}
+    for epsilon, before in kept.items():
+        assert before * (1.0 - 1.5e-3) <= law.delta(epsilon) <= before * 1.001
+    for epsilon, before in {0.2: 0.135264, 0.5: 0.0356023, 1.5: 6.59317e-11}.items():
+        assert before * (1.0 - 1e-3) <= law.reverse().delta(epsilon) <= before * 1.001

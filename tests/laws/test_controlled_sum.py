@@ -12,7 +12,7 @@ from oracles.shuffled_adversary import Shuffled, disc, line
 
 from calipers.laws.allocated.controlled_sum import Payoff, block_law, controlled_divergence
 from calipers.laws.allocated.controls import Placed, cell, controls
-from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_sums import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.allocated.shuffle import ShuffleAttack
 

@@ -9,7 +9,7 @@ import pytest
 from oracles.hidden_calls import STRIKES, call_of_shifts
 from scipy.special import ndtr
 
-from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_sums import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, opposite, replaced, zeroed_out
 
 

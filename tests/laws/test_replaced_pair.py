@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from calipers.errors import InputError
 from calipers.laws.allocated.average import AllocationPair
-from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_sums import divergence
 from calipers.laws.allocated.hidden_term import opposite
 from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.laws.composed.product import Product

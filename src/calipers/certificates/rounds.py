@@ -91,7 +91,7 @@ def _covered(phase: Phase, x: float, back: bool, small: float) -> dict[str, obje
     if phase.batch < 3 or rounds < 3:
         return None
     epoch = DisplacedEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size)
-    value, known = epoch.hidden(x, back, 0.5, -30.0)[1], epoch.known(x)
+    value, known = epoch.hidden((x,), back, 0.5, -30.0)[0][1], epoch.known(x)
     exponent = next((each for each in _EXPONENTS if 3.0 * math.exp(-each) * known < _UNCOVERED * value), _EXPONENTS[-1])
     cover = covering(width, phase.batch, phase.size, exponent)
     if cover is None or value > _WORTH * known:
@@ -105,7 +105,7 @@ def _blocks_pay(phase: Phase, x: float) -> bool:
     if phase.rounds < ROUNDS:
         return False
     epoch = ShuffledEpoch(1.0 / float(phase.r.mid()), phase.rounds, float(phase.share), phase.replaced)
-    plain = epoch.hidden(abs(x), x < 0.0 and not phase.replaced, 0.1, -30.0)[1]
+    plain = epoch.hidden((abs(x),), x < 0.0 and not phase.replaced, 0.1, -30.0)[0][1]
     return plain > _SEEN and epoch.controlled(abs(x), x < 0.0 and not phase.replaced) < _WORTH * plain
 
 

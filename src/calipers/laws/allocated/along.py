@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-_FIRST, _TOGETHER, _SPAN = 8, 24, 7.0
-"""How many epsilons are looked at together, at first and once it is known how fast values fall, and how far apart: sums
-that share a ladder have to be alike."""
-_DEPTH_STEP, _DEEPER = 6.0, 6.0
-"""Depths come in steps; to look deeper than seems to be needed costs less than to look again."""
+_FIRST, _SPAN = 8, 7.0
+"""How many epsilons are looked at together at most until it is known how fast values fall, and how far apart: sums that
+share a ladder have to be alike."""
+_DEPTH_STEP = 6.0
+"""Depths come in steps."""
 _BELOW = 18.0
 """How much deeper than the depth of a law its last values are resolved at most."""
 
@@ -27,26 +27,39 @@ class Outward(Generic[T]):
     """What `look` finds at (epsilons, depth), kept for laws of every depth.
 
     `worth` is the logarithm of the value of what was found at an epsilon, about `first` at the first of them; it is
-    resolved if the depth was `cut` below it.
+    resolved if the depth was `cut` below it. `together`: so many are looked at at a time, `deeper` than seems to be
+    needed where that costs less than to look again.
     """
 
-    look: Callable[[Sequence[float], float], list[T]]
+    look: Callable[[Sequence[float], float], Sequence[T]]
     worth: Callable[[float, T], float]
     first: float
     cut: float
+    together: int = 24
+    deeper: float = 6.0
     _known: dict[float, tuple[T, float, float]] = field(default_factory=dict)
 
     def along(
-        self, epsilons: Sequence[float], log_tail: float, end: float, far: float = -math.inf
+        self,
+        epsilons: Sequence[float],
+        log_tail: float,
+        end: float,
+        far: float = -math.inf,
+        start: float | None = None,
     ) -> Iterator[tuple[float, T]]:
-        """(epsilon, found) for each, or for every other one where values are below e^far; up to one below e^end."""
-        at, stride, last, fall, before = 0, 1, self.first, 0.0, 0.0
+        """(epsilon, found) for each, or for every other one where values are below e^far; up to one below e^end.
+
+        `start`: the logarithm of the value at 0, where that is known.
+        """
+        at, stride, last, fall, before = 0, 1, self.first if start is None else start, 0.0, 0.0
         while at < len(epsilons) and last > end:
-            some = epsilons[at : at + stride * (_TOGETHER if at else _FIRST) : stride]
+            some = epsilons[at : at + stride * (self.together if at else min(_FIRST, self.together)) : stride]
             # No farther than where it would pass the end at this pace.
             reached = sum(last - fall * (epsilon - before) > end for epsilon in some) + 1
             some = [epsilon for epsilon in some[:reached] if epsilon <= some[0] + _SPAN]
             self._find(some, last - fall * (some[-1] - before), log_tail - _BELOW)
+            if at or start is not None:
+                fall = max(0.0, last - self._known[some[0]][1]) / (some[0] - before)
             for epsilon in some:
                 yield epsilon, self._known[epsilon][0]
                 last = self._known[epsilon][1]
@@ -62,7 +75,7 @@ class Outward(Generic[T]):
     def _find(self, epsilons: Sequence[float], expected: float, deepest: float) -> None:
         missing = [epsilon for epsilon in epsilons if not self._resolved(epsilon, deepest)]
         while missing:
-            depth = max(deepest, _DEPTH_STEP * math.floor((expected - self.cut - _DEEPER) / _DEPTH_STEP))
+            depth = max(deepest, _DEPTH_STEP * math.floor((expected - self.cut - self.deeper) / _DEPTH_STEP))
             for epsilon, found in zip(missing, self.look(missing, depth), strict=True):
                 self._known[epsilon] = found, self.worth(epsilon, found), depth
             missing = [epsilon for epsilon in missing if not self._resolved(epsilon, deepest)]

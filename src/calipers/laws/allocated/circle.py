@@ -24,7 +24,7 @@ from calipers.laws.allocated.average_tests import EventFamily, family
 from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length, one_of_another_kind
 from calipers.numerics.types import FloatArray
 
-_FINER, _COARSEST = 0.5, 1.5
+_FINER, COARSEST = 0.5, 1.5
 """How much finer than asked for lattices are, and how much coarser they may be where circles would be too long."""
 _LONGEST = 1 << 17
 _AROUND, _BEYOND = 8.0, 8.0
@@ -56,6 +56,7 @@ class Circle(NamedTuple):
         lowest: float = 0.0,
         longest: int = _LONGEST,
         finer: float = _FINER,
+        coarsest: float = COARSEST,
     ) -> Circle | None:
         """A circle for sums of `rounds` scores that are compared with the strike; None where it would be too long.
 
@@ -70,7 +71,7 @@ class Circle(NamedTuple):
         end = max(strike, center) + 2.0 * largest + _AROUND * spread
         usual = resolution * spread / math.sqrt(rounds)
         step = max(finer * usual, (end - start) / longest)
-        if step > _COARSEST * usual:
+        if step > coarsest * usual:
             return None
         return cls(step, math.floor(start / step), fast_length(math.ceil((end - start) / step) + 1), (least, largest))
 
@@ -112,7 +113,14 @@ class Circle(NamedTuple):
 
 
 def circle_tests(
-    scores: FloatArray, rows: FloatArray, error: float, rounds: int, share: float, tuned: float, resolution: float
+    scores: FloatArray,
+    rows: FloatArray,
+    error: float,
+    rounds: int,
+    share: float,
+    tuned: float,
+    resolution: float,
+    coarsest: float = COARSEST,
 ) -> tuple[EventFamily, EventFamily] | None:
     """Tests on the sum, forward and reversed, or None where ladders are better at the epsilon they are `tuned` to.
 
@@ -121,7 +129,7 @@ def circle_tests(
     whose error rates have no digits are left out.
     """
     strike = rounds * (1.0 - share) * math.expm1(tuned) / share
-    circle = Circle.of(scores, rows[0], rounds, strike, resolution) if rounds > 1 else None
+    circle = Circle.of(scores, rows[0], rounds, strike, resolution, coarsest=coarsest) if rounds > 1 else None
     relative = relative_error(scores, error, rounds)
     if circle is None or relative > _CHARGED:
         return None

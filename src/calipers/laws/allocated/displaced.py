@@ -33,8 +33,10 @@ mean is at least the geometric mean, and with theta = |mean c| / r that gives, w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 from scipy.special import ndtr
@@ -43,15 +45,16 @@ from calipers.citations import implements
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.allocated.first_batch import cover, hidden_with_first
-from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_sums import divergence, divergences
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.core.profile_law import Nodes
 
 _ORDERS = (2, 4, 6, 8)
 _ANGLES = 4096
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of closed forms that are a few operations deep."""
-_SHARES = (0.8, 0.64, 0.52, 0.42, 0.34, 0.24, 0.15, 0.08)
+_SHARES = (0.08, 0.15, 0.24, 0.34, 0.42, 0.52, 0.64, 0.8)
 """Numbers of rounds to try, as shares of N/B."""
 _EXPONENTS, _LITTLE = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0), 0.005
 """Minus the logarithms of what may be left uncovered, and the share of a bound that this may have."""
@@ -61,6 +64,7 @@ _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
 _LARGEST_EXPONENT = 600.0
 
 
+@lru_cache(maxsize=64)
 def largest_moment(order: int, width: float) -> float:
     """At least M_p for gradients of norm at most `width`, in units of the noise; infinite where it is astronomical."""
     if 2.0 * order * (order - 1) * width**2 > _LARGEST_EXPONENT:
@@ -151,39 +155,62 @@ class DisplacedEpoch(ShuffledEpoch):
         del epsilon, reverse
         return 1.0
 
-    def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
-        """(node, delta): the better one of both theorems, each with the weights that seem best for it."""
-        exponent = _exponent(self, reverse, _scanned(self, epsilon))
-        node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
-        if self.batch_size < _SMALL_BATCH:
-            rounds = self.best_rounds(epsilon, reverse)
-            if rounds > 0:
-                other, found = self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
-                node, value = max(node, other), min(value, found)
-        return node, value
+    def hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> Nodes:
+        """(node, delta) of each: the better one of both theorems, with the weights that seem best for it."""
+        nodes = [(epsilon, 1.0) for epsilon in epsilons]
+        if cover(1.0 / self.sigma, self.batch_size, self.dataset_size, _EXPONENTS[0]) is not None:
+            groups = groupby(epsilons, lambda epsilon: _exponent(self, reverse, _scanned(self, epsilon)))
+            found = [self.with_cover(exponent, [*some], reverse, resolution, log_tail) for exponent, some in groups]
+            nodes = [node for some in found for node in some]
+        if self.batch_size >= _SMALL_BATCH:
+            return nodes
+        values = dict(zip(epsilons, nodes, strict=True))
+        exposed = (e for e in epsilons if not self._more_exposed(self._fewest, e, values[e][1]))
+        for rounds, group in groupby(exposed, lambda epsilon: self.best_rounds(epsilon, reverse)):
+            some = [e for e in group if rounds > 0 and not self._more_exposed(rounds, e, values[e][1])]
+            others = self.with_rounds(rounds, some, reverse, resolution, log_tail) if some else []
+            for epsilon, (other, value) in zip(some, others, strict=True):
+                values[epsilon] = max(values[epsilon][0], other), min(values[epsilon][1], value)
+        return list(values.values())
+
+    @property
+    def _fewest(self) -> int:
+        """Rounds that are tried, of which the fewest expose least."""
+        return max(1, int(_SHARES[0] * self.dataset_size / self.batch_size))
+
+    def _more_exposed(self, rounds: int, epsilon: float, value: float) -> bool:
+        """Whether equal rounds, so many or more, bound delta by no less than the value: what they expose does."""
+        return self.exposed(rounds) * self.known(epsilon) >= value
 
     def with_cover(
-        self, exponent: float, epsilon: float, reverse: bool, resolution: float, log_tail: float
-    ) -> tuple[float, float]:
-        """(node, delta): the theorem for a first batch that says little, where all but about e^-exponent is covered."""
+        self, exponent: float, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
+    ) -> Nodes:
+        """The theorem for a first batch that says little, where all but about e^-exponent is covered."""
         covered = cover(1.0 / self.sigma, self.batch_size, self.dataset_size, exponent)
         if covered is None:
-            return epsilon, 1.0
-        known = self.known(epsilon)
-        node, value = hidden_with_first(self.term(epsilon, reverse), known, covered, self.first, resolution, log_tail)
-        return node, min(1.0, (value + covered.exposed * known) * _SLACK)
+            return [(epsilon, 1.0) for epsilon in epsilons]
+        terms, knowns = [self.term(e, reverse) for e in epsilons], [self.known(e) for e in epsilons]
+        found = hidden_with_first(terms, knowns, covered, self.first, resolution, log_tail)
+        return [
+            (node, min(1.0, (value + covered.exposed * known) * _SLACK))
+            for (node, value), known in zip(found, knowns, strict=True)
+        ]
 
     def best_rounds(self, epsilon: float, reverse: bool) -> int:
         """The number of rounds that seems best at epsilon >= 0, or 0 where fixed batches are better."""
         return _rounds(self, reverse, _scanned(self, epsilon))
 
     def with_rounds(
-        self, rounds: int, epsilon: float, reverse: bool, resolution: float, log_tail: float
-    ) -> tuple[float, float]:
-        """(node, delta): the theorem with this number of equal rounds."""
-        term, known = self.term(epsilon, reverse), self.known(epsilon)
-        node, value = divergence(term, rounds, 1.0, resolution, log_tail)
-        return node, min(1.0, (value + self.exposed(rounds) * known + seen_early(term, self.first, known)) * _SLACK)
+        self, rounds: int, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
+    ) -> Nodes:
+        """The theorem with this number of equal rounds."""
+        terms, exposed = [self.term(e, reverse) for e in epsilons], self.exposed(rounds)
+        found = []
+        for term, (node, value) in zip(terms, divergences(terms, rounds, 1.0, resolution, log_tail), strict=True):
+            known = self.known(term.epsilon)
+            value += exposed * known + seen_early(term, self.first, known)
+            found.append((node, min(1.0, value * _SLACK)))
+        return found
 
 
 def _scanned(epoch: DisplacedEpoch, epsilon: float) -> float:
@@ -199,14 +226,15 @@ def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
     best, chosen = epoch.known(epsilon), 0
     for share in _SHARES:
         rounds = int(share * most)
-        if rounds < 1 or epoch.exposed(rounds) >= 1.0:
+        if rounds < 1:
             continue
-        if epoch.exposed(rounds) * epoch.known(epsilon) < best:
-            value = epoch.with_rounds(rounds, epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
-            if value < best:
-                best, chosen = value, rounds
-            elif chosen:
-                break  # fewer rounds hide less and are exposed less: past the best number it is the first that counts
+        if epoch.exposed(rounds) * epoch.known(epsilon) >= best:
+            break  # more rounds expose more
+        value = epoch.with_rounds(rounds, (epsilon,), reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[0][1]
+        if value < best:
+            best, chosen = value, rounds
+        elif chosen:
+            break  # more rounds hide more and expose more: past the best number it is the latter that counts
     return chosen
 
 

@@ -25,15 +25,17 @@ lower hull of values of J.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.laws.allocated.average_ladder import LadderPlan
-from calipers.laws.allocated.hidden_sum import HiddenSum, expected_payoff
+from calipers.laws.allocated.hidden_sum import HiddenSum
+from calipers.laws.allocated.hidden_sums import Payoff, expected_payoffs
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.waves import LONGEST, one_split, payoff_by_waves
 from calipers.numerics.types import FloatArray
@@ -181,39 +183,89 @@ def lower_hull(places: FloatArray, values: FloatArray) -> tuple[FloatArray, Floa
     return places[kept], values[kept]
 
 
+class _Epoch(NamedTuple):
+    """What later batches add to a payoff, the vertices of a convex function: few large weights, many equal ones."""
+
+    few: HiddenSum
+    many: HiddenSum
+    places: FloatArray
+    values: FloatArray
+
+    @property
+    def steepest(self) -> float:
+        """At least the largest slope."""
+        slope = float(self.values[-1] - self.values[-2]) / float(self.places[-1] - self.places[-2])
+        return max(1.0, slope) * _SLACK
+
+
 def hidden_with_first(
-    term: HiddenTerm, known: float, covered: Cover, share: float, resolution: float, log_tail: float
-) -> tuple[float, float]:
-    """(node, delta): `share` times E[J(low T + high T')] at the node, the term's epsilon up to rounding."""
-    places, values = first_payoff(term, known)
-    # What the few have to make up for is the usual sum of the many.
-    usual = covered.many * covered.low * math.expm1(term.epsilon) / covered.high
-    few = HiddenSum.deep(term, covered.few, log_tail).ended(usual)
-    many = HiddenSum.deep(term, covered.many, log_tail).ended(0.0)
-    value = _both_by_waves(many, few, covered, (places, values), resolution)
-    if value is None:
-        # The few are asked for many payoffs, none of which bends where they all lie near A = k B: one rough way will
-        # do.
-        values = _before(few, covered.high, places, values, few.plans(_FEW * resolution)[:1])
-        places, values = lower_hull(places, values)
-        value = float(_before(many, covered.low, places, values, many.plans(resolution), np.zeros(1))[0])
+    terms: Sequence[HiddenTerm],
+    knowns: Sequence[float],
+    covered: Cover,
+    share: float,
+    resolution: float,
+    log_tail: float,
+) -> list[tuple[float, float]]:
+    """(node, delta) for each of a few terms alike: `share` times E[J(low T + high T')] at the node.
+
+    A node is the term's epsilon up to rounding.
+    """
+    usual = covered.many * covered.low / covered.high  # what the few have to make up for, but for k - 1
+    epochs = [
+        _Epoch(
+            HiddenSum.deep(term, covered.few, log_tail).ended(usual * math.expm1(term.epsilon)),
+            HiddenSum.deep(term, covered.many, log_tail).ended(0.0),
+            *first_payoff(term, known),
+        )
+        for term, known in zip(terms, knowns, strict=True)
+    ]
+    by_waves = (_both_by_waves(epoch, covered, resolution) for epoch in epochs)
+    found = [value for value in takewhile(lambda value: value is not None, by_waves) if value is not None]
+    if len(found) < len(epochs):
+        found += _by_ladders(epochs[len(found) :], covered, resolution)
     # Sums are known up to a factor 1 +- rounding, and E|X| <= 1 + k for each of their terms.
-    weight = covered.many * covered.low + covered.few * covered.high
-    value += 4.0 * many.rounding * weight * (1.0 + math.exp(term.epsilon))
-    return many.node, min(1.0, value * share * _SLACK)
+    weight = 4.0 * (covered.many * covered.low + covered.few * covered.high)
+    return [
+        (many.node, min(1.0, (value + many.rounding * weight * (1.0 + math.exp(many.term.epsilon))) * share * _SLACK))
+        for value, (_, many, _, _) in zip(found, epochs, strict=True)
+    ]
 
 
-def _both_by_waves(
-    many: HiddenSum, few: HiddenSum, covered: Cover, payoff: tuple[FloatArray, FloatArray], resolution: float
-) -> float | None:
+def _by_ladders(epochs: Sequence[_Epoch], covered: Cover, resolution: float) -> list[float]:
+    """At least E[J(low T + high T')] of each, on shared ladders."""
+    # The few are asked for many payoffs, none of which bends where they all lie near A = k B: one rough way will do.
+    worths = [_worth(epoch, covered.high, epoch.places) for epoch in epochs]
+    before = expected_payoffs([epoch.few for epoch in epochs], worths, _FEW * resolution, 0.0, ways=1)
+    left = []
+    for epoch, values in zip(epochs, before, strict=True):
+        places, values = lower_hull(epoch.places, epoch.steepest * covered.high * values * _SLACK)
+        left.append(epoch._replace(places=places, values=values))
+    worths = [_worth(epoch, covered.low, np.zeros(1)) for epoch in left]
+    found = expected_payoffs([epoch.many for epoch in left], worths, resolution, 0.0)
+    return [epoch.steepest * covered.low * float(each[0]) * _SLACK for epoch, each in zip(left, found, strict=True)]
+
+
+def _worth(epoch: _Epoch, scale: float, before: FloatArray) -> Payoff:
+    """The payoff, where a scaled sum is added to each of what was there before, over its slope and scale."""
+    _, _, places, values = epoch
+    steepest = epoch.steepest
+
+    def worth(sums: FloatArray) -> FloatArray:
+        after = before[:, None] + scale * sums
+        beyond = steepest * np.maximum(after - places[-1], 0.0)
+        return np.asarray(np.interp(after, places, values) + beyond) / (steepest * scale)
+
+    return worth
+
+
+def _both_by_waves(epoch: _Epoch, covered: Cover, resolution: float) -> float | None:
     """At least E[J(low T + high T')] by transforms, both sums on one lattice; None where ladders are better."""
+    few, many, places, values = epoch
     plan = min((one_split(way) for way in many.plans(resolution)), key=lambda each: each.step)
     heavy_losses = many.term.left[1] > many.term.right[0]  # windows are too long then
     if heavy_losses or max(many.clipped[1], few.clipped[1]) > LONGEST * plan.step or many.hopeless(resolution):
         return None
-    places, values = payoff
-    steepest = max(1.0, float(values[-1] - values[-2]) / float(places[-1] - places[-2])) * _SLACK
-    step = covered.low * plan.step
+    steepest, step = epoch.steepest, covered.low * plan.step
     light, lost, moment = many.terms(plan, step)
     heavy, lost_too, moment_too = few.terms(replace(plan, step=step / covered.high), step)
 
@@ -227,24 +279,3 @@ def _both_by_waves(
     left_out = sum(w * each.left_out(moment + moment_too) for w, each in ((covered.low, many), (covered.high, few)))
     at_zero = float(np.interp(0.0, places, values))
     return (steepest * (found + left_out) + 2.0 * at_zero * (lost + lost_too)) * _SLACK
-
-
-def _before(
-    total: HiddenSum,
-    scale: float,
-    places: FloatArray,
-    values: FloatArray,
-    ways: list[list[LadderPlan]],
-    asked: FloatArray | None = None,
-) -> FloatArray:
-    """The payoff before a scaled sum is added to what was there, at the places or at those asked for."""
-    before = places if asked is None else asked
-    steepest = max(1.0, float(values[-1] - values[-2]) / float(places[-1] - places[-2])) * _SLACK
-
-    def payoff(sums: FloatArray) -> FloatArray:
-        after = before[:, None] + scale * sums
-        beyond = steepest * np.maximum(after - places[-1], 0.0)
-        return np.asarray(np.interp(after, places, values) + beyond) / (steepest * scale)
-
-    at_zero = payoff(np.zeros(1))[:, 0]
-    return np.asarray(steepest * scale * expected_payoff(total, payoff, at_zero, ways) * _SLACK)

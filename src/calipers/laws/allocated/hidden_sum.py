@@ -1,4 +1,4 @@
-"""The law of a sum of hidden terms, on ladders, and the divergence it bounds.
+"""The law of a sum of hidden terms, on ladders or by transforms.
 
 The divergence of a record hidden in one of M rounds is at most r/M E[(X_1 + ... + X_M - strike)+] for independent
 copies of its worst term (`calipers.laws.allocated.hidden_term`), where r is the probability that it takes part at all
@@ -30,7 +30,7 @@ right by 2e.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -201,34 +201,7 @@ def _plain(term: HiddenTerm, end: float) -> tuple[FloatArray, FloatArray]:
     return values, density
 
 
-def expected_payoff(
-    total: HiddenSum,
-    payoff: Callable[[FloatArray], FloatArray],
-    at_zero: FloatArray,
-    ways: list[list[LadderPlan]],
-) -> FloatArray:
-    """At least E[payoff(X_1 + ... + X_M)] for every row of payoffs, infinite where ladders have no digits left.
-
-    Payoffs are convex and increasing with slope at most one, and `at_zero` at 0. `ways`: how to keep the sum, of which
-    the best counts.
-    """
-    best = np.full(at_zero.shape, math.inf)
-    for plans in ways:
-        ladder = total.ladder(plans)
-        if ladder.error > LARGEST_ERROR:
-            continue  # masses without digits bound nothing
-        values, (noise,) = ladder.flat()
-        charged = payoff(values) @ noise * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error))
-        charged += float(ladder.above[0]) + total.left_out(ladder.lost_moment) + 2.0 * at_zero * ladder.lost
-        best = np.minimum(best, charged)
-    return best
-
-
-def _call(strike: float, rounded: float) -> Callable[[FloatArray], FloatArray]:
-    return lambda sums: np.maximum(sums - strike + rounded, 0.0)
-
-
-def _gain_by_waves(total: HiddenSum, strike: float, rounded: float, resolution: float) -> float | None:
+def call_by_waves(total: HiddenSum, strike: float, rounded: float, resolution: float) -> float | None:
     """At least the expected call, by transforms (`calipers.laws.allocated.waves`); None where a ladder is better."""
     if total.hopeless(resolution):
         return None
@@ -236,7 +209,11 @@ def _gain_by_waves(total: HiddenSum, strike: float, rounded: float, resolution: 
     if total.clipped[1] > LONGEST * plan.step:
         return None
     terms, lost, lost_moment = total.terms(plan, plan.step)
-    found = payoff_by_waves([terms], _call(strike, rounded), strike, resolution)
+
+    def call(sums: FloatArray) -> FloatArray:
+        return np.maximum(sums - strike + rounded, 0.0)
+
+    found = payoff_by_waves([terms], call, strike, resolution)
     return None if found is None else found + total.left_out(lost_moment) + 2.0 * rounded * lost
 
 
@@ -244,25 +221,3 @@ def strike_of(term: HiddenTerm, rounds: int, participation: float) -> tuple[floa
     """The strike, and how far rounding may have moved it: the participation it is made of is rounded too."""
     strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
     return strike, 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
-
-
-def divergence(
-    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
-) -> tuple[float, float]:
-    """(node, delta): r/M E[(X_1 + ... + X_M - strike)+] at the node is at most delta <= 1.
-
-    The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
-    """
-    strike, rounded = strike_of(term, rounds, participation)
-    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
-    gain = _gain_by_waves(total, strike, rounded, resolution)
-    if gain is None:
-        gain = float(expected_payoff(total, _call(strike, rounded), np.array(rounded), total.plans(resolution)))
-    return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
-
-
-def by_waves(term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float) -> bool:
-    """Whether `divergence` is found by transforms, one epsilon at a time."""
-    strike, rounded = strike_of(term, rounds, participation)
-    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
-    return _gain_by_waves(total, strike, rounded, resolution) is not None

@@ -1,4 +1,4 @@
-"""Sums of hidden terms for several epsilons at once.
+"""The divergence that a sum of hidden terms bounds, for several epsilons at once.
 
 A ladder (`calipers.laws.allocated.average_ladder`) spends most of its time on moving rungs about, whatever stands on
 them. Sums for neighboring epsilons have nearly the same shape, and share one: each is a row of its own. Their sizes and
@@ -14,41 +14,69 @@ and the strike moves by the rounding of M c.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
 from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, one_more
-from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, by_waves, divergence, strike_of
+from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, call_by_waves, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.strips import Strip
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 Nodes = list[tuple[float, float]]
+Payoff = Callable[[FloatArray], FloatArray]
+
+
+def divergence(
+    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    """(node, delta): r/M E[(X_1 + ... + X_M - strike)+] at the node is at most delta <= 1.
+
+    The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
+    """
+    return divergences([term], rounds, participation, resolution, log_tail)[0]
 
 
 def divergences(
     terms: Sequence[HiddenTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    if len(terms) == 1 or by_waves(terms[0], rounds, participation, resolution, log_tail):
-        return [divergence(term, rounds, participation, resolution, log_tail) for term in terms]
-    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
-    return _by_ladders(sums, (rounds,), participation, resolution)[0]
+    by_waves = (_by_waves(term, rounds, participation, resolution, log_tail) for term in terms)
+    found = [node for node in takewhile(lambda node: node is not None, by_waves) if node is not None]
+    if len(found) < len(terms):
+        sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms[len(found) :]]
+        found += _by_ladders(sums, (rounds,), participation, resolution)[0]
+    return found
 
 
 def divergences_too(
     terms: Sequence[HiddenTerm], rounds: int, resolution: float, log_tail: float
 ) -> tuple[Nodes, Nodes]:
     """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    if by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail):
+    if _by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail) is not None:
         few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
     else:
         sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
         few, more = _by_ladders(sums, (rounds, rounds + 1), 1.0, resolution)
     return few, more
+
+
+def _by_waves(
+    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
+) -> tuple[float, float] | None:
+    """As `divergence`, by transforms, one epsilon at a time; None where ladders are better."""
+    strike, rounded = strike_of(term, rounds, participation)
+    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
+    gain = call_by_waves(total, strike, rounded, resolution)
+    return None if gain is None else _node(total, participation, rounds, gain)
+
+
+def _node(total: HiddenSum, participation: float, rounds: int, gain: float) -> tuple[float, float]:
+    return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
 
 
 def _by_ladders(
@@ -63,54 +91,81 @@ def _by_ladders(
         totals = [multiplied(first, counts[0], plans)]
         totals += [one_more(totals[0], first, plans)] if len(counts) > 1 else []
         for found, total, asked in zip(gains, totals, strikes, strict=True):
-            if total.error <= LARGEST_ERROR:  # masses without digits bound nothing
-                found[:] = np.minimum(found, _calls(total, centered, asked))
+            found[:] = np.minimum(found, np.ravel(_expected(total, centered, [_call(*each) for each in asked])))
     return [
-        [
-            (one.node, min(1.0, participation * float(gain) / count * (1.0 + 2.0 * one.rounding)))
-            for one, gain in zip(sums, found, strict=True)
-        ]
+        [_node(one, participation, count, float(gain)) for one, gain in zip(sums, found, strict=True)]
         for count, found in zip(counts, gains, strict=True)
     ]
 
 
-def _calls(total: Ladder, sums: Sequence[HiddenSum], strikes: Sequence[tuple[float, float]]) -> list[float]:
-    """At least the expected calls of the sums, whose laws are the rows of a ladder."""
+def _call(strike: float, rounded: float) -> Payoff:
+    return lambda sums: np.maximum(sums - strike + rounded, 0.0)
+
+
+def expected_payoffs(
+    sums: Sequence[HiddenSum], payoffs: Sequence[Payoff], resolution: float, bend: float, ways: int | None = None
+) -> list[FloatArray]:
+    """At least E[payoff(X_1 + ... + X_M)] of every sum, or of each row of its payoffs.
+
+    Payoffs are convex and increasing with slope at most one, and `bend` at this sum. `ways`: at most so many ways to
+    keep the sums are tried, of which the best counts.
+    """
+    found: list[list[FloatArray]] = []
+    for plans, moved in alike(sums, [bend] * len(sums), resolution)[:ways]:
+        found.append(_expected(shared_ladder(moved, plans), moved, payoffs))
+    return [np.min(each, axis=0) for each in zip(*found, strict=True)]
+
+
+def _expected(total: Ladder, sums: Sequence[HiddenSum], payoffs: Sequence[Payoff]) -> list[FloatArray]:
+    """At least the expected payoffs of sums whose laws are the rows of a ladder, infinite if it has no digits left."""
     values, masses = total.flat()
     found = []
     aboves = np.broadcast_to(total.above, len(sums))
-    for one, law, above, (strike, rounded) in zip(sums, masses, aboves, strikes, strict=True):
-        moved, scaled = total.terms * one.offset, strike / one.scale
-        # c is taken off every term, and M c off the strike, each with a rounding of its own.
-        slack = rounded / one.scale + 8.0 * UNIT_ROUNDOFF * (abs(scaled) + abs(moved) + abs(scaled - moved))
-        call = float(np.maximum(values - (scaled - moved) + slack, 0.0) @ law)
-        charged = call * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error)) + float(above)
+    for one, law, above, payoff in zip(sums, masses, aboves, payoffs, strict=True):
+        moved = total.terms * one.offset
+        # c is taken off every term, and M c added to the sum, each with a rounding of its own.
+        there = one.scale * (values + moved) + one.scale * 8.0 * UNIT_ROUNDOFF * (np.abs(values) + abs(moved))
+        at_zero = payoff(np.array([one.scale * moved * (1.0 + math.copysign(8.0 * UNIT_ROUNDOFF, moved))]))[..., 0]
+        charged = payoff(there) @ law * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error))
         lost = replace(one, rounds=total.terms).left_out(total.lost_moment)
-        gone = 2.0 * max(moved - scaled + slack, 0.0) * total.lost
-        found.append((1.0 + 8.0 * UNIT_ROUNDOFF) * one.scale * (charged + gone) + lost)
-    return found
+        found.append(charged + one.scale * float(above) + lost + 2.0 * at_zero * total.lost)
+    # Masses without digits bound nothing.
+    return found if total.error <= LARGEST_ERROR else [np.full(np.shape(each), math.inf) for each in found]
 
 
 def alike(
     sums: Sequence[HiddenSum], strikes: Sequence[float], resolution: float
 ) -> list[tuple[list[LadderPlan], list[HiddenSum]]]:
-    """Plans that serve all sums, those of the first, with the sums scaled and moved to their centers."""
+    """Plans that serve all sums, with the sums scaled and moved to the center of the first."""
     sizes = [math.hypot(1.0, math.exp(one.term.epsilon)) for one in sums]
     sums = [replace(one, scale=max(1.0, size / sizes[0])) for one, size in zip(sums, sizes, strict=True)]
     far = max(one.clipped[1] / one.scale for one in sums)
+    ways = [one.plans(resolution) for one in sums]
     found = []
-    for usual in sums[0].plans(resolution):
-        plans = [replace(plan, ends=(-far, far)) for plan in usual]
+    for number, usual in enumerate(ways[0]):
+        others = [(way[number], one.scale) for way, one in zip(ways, sums, strict=True) if number < len(way)]
+        plans = [replace(plan, ends=(-far, far)) for plan in _finest(usual, others)]
         moved = []
         for one, strike in zip(sums, strikes, strict=True):
-            gap = 0.0 if plans[-1].center == 0.0 else one.center / one.scale - sums[0].center
-            moved.append(replace(one, offset=_offset(plans[-1], strike / one.scale, gap) / one.rounds))
+            offset = _offset(plans[-1], strike / one.scale, one.center / one.scale - sums[0].center)
+            moved.append(replace(one, offset=offset / one.rounds))
         found.append((plans, moved))
     return found
 
 
+def _finest(usual: Sequence[LadderPlan], others: Sequence[tuple[Sequence[LadderPlan], float]]) -> list[LadderPlan]:
+    """The usual plans, as fine at every size as any of the others, divided by its scale."""
+    units = np.array([[math.ldexp(plan.step, plan.lowest) / scale for plan in plans] for plans, scale in others])
+    least = units.min(axis=0)
+    base, grain = float(least.min()), min(plans[0].grain for plans, _ in others)
+    lowest = np.floor(np.log2(least / base)).astype(int)
+    return [replace(p, step=base, grain=grain, lowest=int(e)) for p, e in zip(usual, lowest, strict=True)]
+
+
 def _offset(plan: LadderPlan, strike: float, offset: float) -> float:
     """About `offset`, such that the strike lies on a place of the ladder, where the bend of a call costs nothing."""
+    if plan.center == 0.0:
+        return 0.0  # most sums are about 0, which is a place: they stay there
     distance = abs(strike - offset - plan.center)
     rung = plan.lowest
     while plan.radius(rung) < distance:

@@ -43,8 +43,8 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.laws.allocated.along import Outward
 from calipers.laws.allocated.average import AllocatedEpoch
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
-from calipers.laws.allocated.hidden_sum import HiddenSum, divergence, strike_of
-from calipers.laws.allocated.hidden_sums import Nodes, alike, divergences, divergences_too, shared_ladder
+from calipers.laws.allocated.hidden_sum import HiddenSum, strike_of
+from calipers.laws.allocated.hidden_sums import Nodes, alike, divergence, divergences, divergences_too, shared_ladder
 from calipers.laws.allocated.hidden_term import opposite
 from calipers.laws.allocated.shuffle_tests import law_of_tests
 from calipers.laws.core.gaussian_part import gaussian_pair

@@ -46,7 +46,7 @@ from calipers.laws.allocated.average import (
 from calipers.laws.allocated.average_ladder import multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.average_tests import EventFamily, MaximumTests, tail_families
-from calipers.laws.allocated.circle import circle_tests
+from calipers.laws.allocated.circle import COARSEST, circle_tests
 from calipers.laws.allocated.shuffle_tests import curve_of_tests, law_of_tests
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
@@ -56,8 +56,10 @@ from calipers.numerics.types import FloatArray
 _PRESENT, _ABSENT = 2.0, 1.0
 _TEST_RESOLUTION = 0.025
 _ROUGH_RESOLUTION, _SEARCH_RESOLUTION = 0.15, 0.04
-_CLEARLY_LESS = 0.9
-"""Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it."""
+_CLEARLY_LESS, _MUCH_LESS = 0.9, 0.5
+"""Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it, or
+not even better tuned ones."""
+_THE_SAME = 1e-5
 _LAW_RESOLUTION, _CURVE_RESOLUTION = 0.06, 0.05
 _FINEST_RESOLUTION = 0.02
 _LOWEST_LOG_TAIL = -560.0
@@ -66,12 +68,18 @@ _SCORE_CELL = 0.008
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
-_NO_DIGITS, _FAINT, _ROUGHLY = 1e-5, 1e-6, 0.1
-"""Of a lone epoch: once tests show less than the first, transforms have no digits left for the next; once they show
-less than the second, ladders may be this rough."""
-_SELDOM = (3, 0.2)
+_OFTEN, _SHOWN, _CLOSE = (1e-3, 0.1), 1e-4, 0.75
+"""Tests of a law or a curve are made on a circle, which takes a third of the time, where the last ones showed more than
+this, forward and reversed (which are about the least possible sums, where a ladder is finer), where they show more than
+the second themselves, so that rarer ones of the same sum are not missed, and where it is no coarser than this."""
+_FAINT, _ROUGHLY, _NEGLIGIBLE = 1e-7, 0.1, 12.0
+"""Once tests show less than the first, ladders may be this rough; those of a law end where they show e^12 times what
+was asked for, as a proof does, and tests on the largest observation are left."""
+_MANY = 256
+"""Ladders of so many rounds are slow, and tests of neighboring epsilons much the same: every other one will do."""
+_SELDOM = 3, 0.2
 """Reversed tests of a lone epoch show less than forward ones: one of so many of these epsilons, and how finely."""
-_LAW_EPSILONS = np.array([0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0])
+_LAW_EPSILONS = (0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0)
 """Where the tests of a law are tuned, in units of 1/sigma if that is below 1."""
 
 
@@ -114,26 +122,38 @@ def _observed(sigma: float, rounds: int, log_tail: float) -> tuple[FloatArray, F
     return 0.5 * (ends[1:] + ends[:-1]), np.stack(masses), error
 
 
-@lru_cache(maxsize=64)
-def _sum_families(
-    sigma: float, rounds: int, participation: float, log_factor: float, resolution: float, log_tail: float, rare: bool
-) -> tuple[EventFamily, EventFamily]:
-    """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
+def _scores(sigma: float, rounds: int, log_factor: float, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
+    """Scores U - e^log_factor V of the cells of one observation, their masses and the error of these."""
     width = 1.0 / sigma
     middle, masses, error = _observed(sigma, rounds, log_tail)
     # V (U/V - k); the score of a whole cell is that of its middle. What lies beyond the cells never rejects.
     exponent = width * middle - 0.5 * width * width
     largest = _FAR * rounds * math.exp(max(log_factor, 0.0))
     against = np.exp(np.minimum(exponent - width * width, 300.0)) - math.exp(log_factor)
-    scores = np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest)
-    found = None if rare else circle_tests(scores, masses, error, rounds, participation, log_factor, resolution)
-    if found is not None:
-        return found
+    return np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest), masses, error
+
+
+@lru_cache(maxsize=64)
+def _on_circle(
+    attack: ShuffleAttack, log_factor: float, resolution: float, log_tail: float, coarsest: float
+) -> tuple[EventFamily, EventFamily] | None:
+    """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed; None where ladders are better."""
+    scores = _scores(attack.sigma, attack.rounds, log_factor, log_tail)
+    return circle_tests(*scores, attack.rounds, attack.participation, log_factor, resolution, coarsest)
+
+
+@lru_cache(maxsize=64)
+def _on_ladder(
+    attack: ShuffleAttack, log_factor: float, resolution: float, log_tail: float
+) -> tuple[EventFamily, EventFamily]:
+    """The same tests wherever they are."""
+    rounds, participation = attack.rounds, attack.participation
+    scores, masses, error = _scores(attack.sigma, rounds, log_factor, log_tail)
     if log_factor < 0.0:
         # Reversed events lie near the least possible sum, so the ladder is to be fine there: it starts at that point.
         scores = scores - float(scores.min()) + _ABOVE_LEAST * float(np.ptp(np.minimum(scores, 0.0)))
     order = np.argsort(scores, kind="stable")
-    plans = ladder_plans(scores[order], masses[0][order], rounds, resolution, 2.0 * width, log_tail)
+    plans = ladder_plans(scores[order], masses[0][order], rounds, resolution, 2.0 / attack.sigma, log_tail)
     total = multiplied(placed(scores, masses, plans[0], error, float(rounds)), rounds, plans)
     values, (nothing, present, absent) = total.flat()
     p = participation * present + (1.0 - participation) * nothing
@@ -157,11 +177,10 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         """The events {max_t w_t >= C}, w_t = sum of batch t + B."""
         return MaximumTests(self.sigma, self.rounds, _PRESENT, _ABSENT, self.participation)
 
-    def families(
-        self, log_factor: float, log_tail: float, resolution: float, rare: bool = False
-    ) -> tuple[EventFamily, EventFamily]:
-        """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed; `rare`: also where they are not tuned for."""
-        return _sum_families(self.sigma, self.rounds, self.participation, log_factor, resolution, log_tail, rare)
+    def families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
+        """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
+        found = _on_circle(self, log_factor, resolution, log_tail, COARSEST)
+        return found or _on_ladder(self, log_factor, resolution, log_tail)
 
     def best_test(self, epsilon: float) -> ShuffleTest:
         """The best test found at epsilon >= 0. Post-condition: delta_S(epsilon) >= its delta, which is 0 at worst."""
@@ -191,15 +210,17 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         for reverse in (False, True):
             current, _ = self.maximum.epsilon(delta, reverse)
             best = max(best, (current, reverse))
+            largest = current
             for resolution in (_ROUGH_RESOLUTION, _SEARCH_RESOLUTION):
                 for _ in range(3):
                     tests = self.families(-current if reverse else current, log_tail, resolution)[reverse]
                     shown, _ = tests.epsilon(delta)
                     best = max(best, (shown, reverse))
                     tuned, current = shown <= current * (1.0 + 1e-3), max(current, shown)
-                    if tuned:
+                    if tuned or current < _MUCH_LESS * best[0]:
                         break
-                if current < _CLEARLY_LESS * best[0]:
+                # Where one observation decides, the sum is no other test, however finely it is looked at.
+                if current < _CLEARLY_LESS * best[0] or abs(shown - largest) <= _THE_SAME * largest:
                     break
         return best
 
@@ -228,45 +249,59 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
 
 @lru_cache(maxsize=24)
 def _law(attack: ShuffleAttack, resolution: float, log_tail: float) -> Law:
-    # What is rare in one epoch counts in many.
-    return law_of_tests(*_tests(attack, resolution, log_tail, rare=True), log_tail)
+    forward, backward = _maxima(attack, log_tail)
+    least, epsilons = math.exp(log_tail + _NEGLIGIBLE), _law_epsilons(attack)
+    forward += _outward(attack, 1.0, epsilons, resolution, log_tail, least)
+    backward += _outward(attack, -1.0, epsilons, resolution, log_tail, least)
+    return law_of_tests(forward, backward, log_tail)
 
 
 @lru_cache(maxsize=8)
 def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
     log_tail = lone_depth(smallest_delta)
-    return curve_of_tests(*_tests(attack, _CURVE_RESOLUTION, log_tail, _SELDOM, smallest_delta), log_tail)
+    forward, backward = _maxima(attack, log_tail)
+    least, epsilons, (every, rough) = max(smallest_delta, math.exp(log_tail)), _law_epsilons(attack), _SELDOM
+    forward += _outward(attack, 1.0, epsilons, _CURVE_RESOLUTION, log_tail, least)
+    # At 0 forward and reversed tests are those of one sum.
+    backward += _outward(attack, -1.0, epsilons[:1], _CURVE_RESOLUTION, log_tail, least)
+    backward += _outward(attack, -1.0, epsilons[every::every], rough, log_tail, least)
+    return curve_of_tests(forward, backward, log_tail)
 
 
-def _tests(
-    attack: ShuffleAttack,
-    resolution: float,
-    log_tail: float,
-    seldom: tuple[int, float] = (1, 0.0),
-    least: float = 0.0,
-    rare: bool = False,
-) -> tuple[list[EventFamily], list[EventFamily]]:
-    """Forward and reversed tests for all epsilon at which one may show more than `least` and e^log_tail.
+def _law_epsilons(attack: ShuffleAttack) -> list[float]:
+    return [min(1.0, attack.shift) * each for each in _LAW_EPSILONS]
 
-    `seldom`: of how many epsilons one is reversed, and how finely.
-    """
-    least = max(least, math.exp(log_tail))
+
+def _maxima(attack: ShuffleAttack, log_tail: float) -> tuple[list[EventFamily], list[EventFamily]]:
+    """Tests on the largest observation, forward and reversed."""
     width = 1.0 / attack.sigma
     farthest = width * (math.sqrt(-2.0 * log_tail) + 1.5 * width)  # epsilon of one Gaussian round, not hidden
-    grid = np.linspace(*attack.maximum.range(farthest), 4001)
-    forward, backward = ([tests] for tests in attack.maximum.families(grid))
-    for families, sign, (every, coarsest) in ((forward, 1.0, (1, 0.0)), (backward, -1.0, seldom)):
-        shown = 1.0
-        for epsilon in (min(1.0, width) * _LAW_EPSILONS[::every]).tolist():
-            if gaussian_delta(width, epsilon) <= least:  # no test shows more of a record that is hidden
-                break
-            # At 0 forward and reversed tests are those of one sum.
-            fine = resolution if epsilon == 0.0 else max(resolution, coarsest)
-            if not rare and shown < _FAINT:
-                fine = max(fine, _ROUGHLY)
-            tests = attack.families(sign * epsilon, log_tail, fine, rare or shown < _NO_DIGITS)[sign < 0]
-            families.append(tests)
-            shown = tests.best(epsilon)[0]
-            if shown <= least:
-                break
-    return forward, backward
+    forward, backward = attack.maximum.families(np.linspace(*attack.maximum.range(farthest), 4001))
+    return [forward], [backward]
+
+
+def _outward(
+    attack: ShuffleAttack, sign: float, epsilons: list[float], resolution: float, log_tail: float, least: float
+) -> list[EventFamily]:
+    """Tests on sums, forward or reversed, for all epsilon at which one may show more than `least`."""
+    found: list[EventFamily] = []
+    shown, last, fall, passed = 1.0, 0.0, 0.0, False
+    for epsilon in epsilons:
+        # A record that is hidden shows no more than one whose round is known. What reversed tests show falls ever
+        # faster, as there is a least ratio.
+        known, expected = float(gaussian_delta(attack.shift, epsilon)), shown * math.exp(-fall * (epsilon - last))
+        if min(known, expected) <= least:
+            break
+        if passed:
+            passed = False
+            continue
+        fine = resolution if shown > _FAINT else max(resolution, _ROUGHLY)
+        both = _on_circle(attack, sign * epsilon, fine, log_tail, _CLOSE) if shown > _OFTEN[sign < 0] else None
+        if both is None or both[sign < 0].best(epsilon)[0] <= _SHOWN:
+            both, passed = _on_ladder(attack, sign * epsilon, fine, log_tail), attack.rounds > _MANY
+        found.append(both[sign < 0])
+        before, shown = shown, found[-1].best(epsilon)[0]
+        if sign < 0 and epsilon > last and shown > 0.0:
+            fall = math.log(before / shown) / (epsilon - last)
+        last = epsilon
+    return found

@@ -20,6 +20,7 @@ When nothing is left over, see `calipers.laws.allocated.displaced`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,9 +29,10 @@ import numpy as np
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.laws.allocated.along import Outward
 from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
 from calipers.laws.allocated.controlled_sum import controlled_divergence
-from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_sums import divergences
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.core.law import Law
 from calipers.laws.core.profile_law import Nodes, curve_of_profile, law_of_profile
@@ -55,17 +57,20 @@ _GAP, _GROWTH = 0.24, 0.14
 is small against the shift, the width of the far tail."""
 _FAR = 1e-9
 """Below it nodes are twice as far apart: what an epoch shows so rarely decides little."""
-_LESS = 0.8
-"""Of the bound of one direction: once the other one's is less than this share of it, its nodes may lie far apart in the
-curve of a lone epoch, which is read where the larger counts."""
-_NEGLIGIBLE, _UNREAD = 10.0, 14.0
-"""Laws end where the divergence is e^10 times the smallest that was asked for; which direction's bound is larger does
-not matter below e^14 times that."""
+_NEGLIGIBLE = 10.0
+"""Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
-_WORTH, _CLEARLY, _SKIPPED, _RARE = 0.998, 0.994, 2, 1e-7
-"""Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
-_CUT, _DEPTH_STEP = 16.0, 4.0
-"""How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
+_WORTH, _RARE, _LESS = 0.998, 1e-7, 0.8
+"""Where one control for every strike is not tried: it gains little, or what it is about hardly happens, or is less
+than this share of what the other direction shows of a lone epoch, whose curve is read where the larger one counts."""
+_CUT = 16.0
+"""How much deeper than its value a node of a profile is resolved."""
+_TOGETHER, _DEEPER = 16, 4.0
+"""How many nodes are looked at together, and how much deeper than seems to be needed."""
+_FEW_ROUNDS = 64
+"""So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
+_SETTLED, _HIDDEN = 0.9995, 0.99
+"""Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
 
 
 @implements("calipers:shuffled")
@@ -85,6 +90,11 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         return self.substituted
 
     @property
+    def alike(self) -> bool:
+        """Whether sums for neighboring epsilons are so alike that it is worth it to look at them together."""
+        return self.rounds > _FEW_ROUNDS
+
+    @property
     def shift(self) -> float:
         """mu of one release whose time is known."""
         return (2.0 if self.substituted else 1.0) / self.sigma
@@ -102,9 +112,17 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         """(node, delta): the divergence at the node, which is epsilon >= 0 up to rounding, is at most delta."""
         return _node(self, epsilon, reverse, resolution, log_tail)
 
-    def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
-        """As `node`, by the theorem alone."""
-        return divergence(self.term(epsilon, reverse), self.rounds, self.participation, resolution, log_tail)
+    def nodes(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> Nodes:
+        """As `node` for each of a few neighboring epsilons, which increase."""
+        if self.shift > _LARGEST_SHIFTS[self.substituted]:
+            return [(epsilon, self.known(epsilon)) for epsilon in epsilons]
+        found = self.hidden(epsilons, reverse, resolution, log_tail)
+        return [(node, min(value, self.known(epsilon))) for epsilon, (node, value) in zip(epsilons, found, strict=True)]
+
+    def hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> Nodes:
+        """As `nodes`, by the theorem alone."""
+        terms = [self.term(epsilon, reverse) for epsilon in epsilons]
+        return divergences(terms, self.rounds, self.participation, resolution, log_tail)
 
     def controlled(self, epsilon: float, reverse: bool) -> float:
         """At least the divergence at epsilon of adversaries with one control for every strike; 1 where not tried."""
@@ -205,11 +223,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 def _node(
     epoch: ShuffledEpoch, epsilon: float, reverse: bool, resolution: float, log_tail: float
 ) -> tuple[float, float]:
-    known = epoch.known(epsilon)
-    if epoch.shift > _LARGEST_SHIFTS[epoch.substituted]:
-        return epsilon, known
-    node, value = epoch.hidden(epsilon, reverse, resolution, log_tail)
-    return node, min(value, known)
+    return epoch.nodes((epsilon,), reverse, resolution, log_tail)[0]
 
 
 @lru_cache(maxsize=1024)
@@ -226,98 +240,72 @@ def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
 @lru_cache(maxsize=16)
 def _directed(epoch: ShuffledEpoch, log_tail: float, lone: bool) -> tuple[Nodes, Nodes | None]:
     """Profiles of both directions, or of one that holds in both."""
-    forward = _profile(epoch, False, log_tail)
+    ((_, (node, value)),) = _looks(epoch, False).along([0.0], log_tail, -math.inf)
+    start = node, value if value <= _RARE else min(value, epoch.controlled(0.0, False))
+    forward = _profile(epoch, False, log_tail, start)
     if epoch.symmetric:
         return forward, None
     # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
-    node, value = forward[0]
-    first = (node, min(1.0, value + math.expm1(2.0 * node)))
-    if not lone:
-        return forward, _profile(epoch, True, log_tail, first)
-    backward = _profile(epoch, True, log_tail, first, forward)
-    # What an adversary shows who is told the order bounds both directions, where one has come down to it.
-    told = ((node, value) for node, value in forward if value == epoch.known(node))
-    backward = sorted([*backward, *(each for each in told if each[0] < backward[-1][0])])
-    for place in range(len(backward) - 1, 0, -1):
-        backward[place:place] = _between(epoch, backward[place - 1], backward[place], forward, log_tail)
-    return forward, backward
+    start = node, min(1.0, start[1] + math.expm1(2.0 * node))
+    return forward, _profile(epoch, True, log_tail, start, forward if lone else None)
 
 
-def _between(
-    epoch: ShuffledEpoch, left: tuple[float, float], right: tuple[float, float], other: Nodes, log_tail: float
-) -> list[tuple[float, float]]:
-    """Reversed nodes between two of them, as long as the chord passes the other direction's bound."""
-    nodes, bounds = np.array(other).T
-    inside = (nodes > left[0]) & (nodes < right[0]) & (bounds > math.exp(log_tail + _UNREAD))
-    share = np.expm1(nodes[inside] - left[0]) / math.expm1(right[0] - left[0])
-    near = right[0] - left[0] <= max(2.0 * nodes[1], _GAP * epoch.shift)
-    if near or np.all(left[1] + share * (right[1] - left[1]) <= bounds[inside]):
-        return []
-    middle = 0.5 * (left[0] + right[0])
-    node, value = _deep_enough(epoch, middle, True, math.log(max(right[1], 1e-300)), log_tail)
-    found = (node, value if value <= _RARE else min(value, epoch.controlled(middle, True)))
-    before = _between(epoch, left, found, other, log_tail)
-    return [*before, found, *_between(epoch, found, right, other, log_tail)]
+@lru_cache(maxsize=16)
+def _looks(epoch: ShuffledEpoch, reverse: bool) -> Outward[tuple[float, float]]:
+    """What was found out at some epsilon, for profiles of every depth."""
+    return Outward(
+        lambda epsilons, depth: epoch.nodes(epsilons, reverse, _LADDER, depth),
+        lambda _, found: math.log(max(found[1], 1e-300)),
+        math.log(epoch.known(0.0)) - math.log(epoch.rounds),
+        _CUT,
+        _TOGETHER if epoch.alike else 1,
+        _DEEPER,
+    )
 
 
 def _profile(
     epoch: ShuffledEpoch,
     reverse: bool,
     log_tail: float,
-    first: tuple[float, float] | None = None,
+    start: tuple[float, float],
     other: Nodes | None = None,
 ) -> list[tuple[float, float]]:
-    """Nodes from 0 to where the divergence is negligible, dense on the scale of log L; `first` where it is known.
+    """Nodes from that at 0 to where the divergence is negligible, dense on the scale of log L.
 
-    Where the `other` direction's bound is clearly larger, every node is twice as far as the one before it.
+    Where the `other` direction's bound is clearly larger, nodes need not be as low as they could be.
     """
     places, bounds = np.array(other or [(0.0, 0.0)]).T
-    expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
-    profile: list[tuple[float, float]] = []
-    epsilon, deviation, fall, settled = 0.0, 0.0, 0.0, False
-    gain, skipped = 0.0, _SKIPPED  # how much one control for every strike lowered the last node where both were asked
-    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
-    while True:
-        alone = epoch.controlled(epsilon, reverse) if skipped < _SKIPPED and expected > math.log(_RARE) else 1.0
-        if not profile and first is not None:
-            node, value = first
-        elif settled:
-            node, value = epsilon, epoch.known(epsilon)
-        elif profile and alone < profile[-1][1]:  # where it is not tried it is 1
-            node, value, skipped = epsilon, min(epoch.known(epsilon), alone), skipped + 1
-        else:
-            node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)
-            if gain < _WORTH and value > _RARE:
-                better = epoch.controlled(epsilon, reverse)
-                # Far out one term decides, and one control for every strike is as good as one for all; where it is
-                # clearly better, the next nodes do without the ladder.
-                gain, value = better / value, min(value, better)
-                skipped = 0 if gain < _CLEARLY else _SKIPPED
+    epsilons, end = _epsilons(epoch, start[1], log_tail), log_tail + _NEGLIGIBLE
+    profile, gain, above = [start], 0.0, 0
+    # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
+    least = 1.0 if reverse or epoch.substituted else 0.0
+    looks = _looks(epoch, reverse)
+    for epsilon, (node, value) in looks.along(epsilons[1:], log_tail, end, math.log(_FAR), math.log(start[1])):
+        if gain < _WORTH and value > max(_RARE, _LESS * float(np.interp(node, places, bounds))):
+            # Far out one term decides, and one control for every strike is as good as one for all.
+            better = epoch.controlled(epsilon, reverse)
+            gain, value = better / value, min(value, better)
         profile.append((node, value))
-        # Far out what is charged stays and what is known falls: once it is less, it is so from there on.
-        settled = settled or value == epoch.known(epsilon) < _FAR
-        if value <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
-            return profile
-        deviation = deviation or 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - value, 1e-12)))
-        gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
-        gap = gap if value > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
-        if value < _LESS * float(np.interp(node, places, bounds)):
-            gap = max(gap, epsilon)
-        epsilon += gap
-        # The logarithm of a profile is nearly a line from one node to the next; where a bound does not fall, which
-        # its proof allows, it is no reason to look less deep.
-        if len(profile) > 1:
-            fall = max(0.0, math.log(profile[-2][1] / max(value, 1e-300)) / (node - profile[-2][0]))
-        expected = math.log(max(value, 1e-300)) - 1.5 * fall * gap
+        share = value / epoch.known(epsilon)
+        least, above = min(least, share), above + 1 if share > _SETTLED else 0
+        if above and (value < _FAR or (above == 2 and least < _HIDDEN)):
+            break
+    else:
+        return profile
+    # Far out what is charged stays, or one term decides: whoever is told the order sees no more from here on.
+    for further in epsilons[epsilons.index(epsilon) + 1 :]:
+        profile.append((further, epoch.known(further)))
+        if profile[-1][1] <= math.exp(end):
+            break
+    return profile
 
 
-def _deep_enough(
-    epoch: ShuffledEpoch, epsilon: float, reverse: bool, expected: float, log_tail: float
-) -> tuple[float, float]:
-    """A node no deeper than its value, of about e^expected, needs: what is cut is a share of about e^-16 of it."""
-    while True:
-        depth = max(log_tail, _DEPTH_STEP * math.floor((expected - _CUT) / _DEPTH_STEP))
-        node, value = epoch.node(epsilon, reverse, _LADDER, depth)
-        if depth <= log_tail or value > math.exp(depth + _CUT - _DEPTH_STEP):
-            return node, value
-        expected = min(math.log(max(value, 1e-300)), depth) - _DEPTH_STEP
+def _epsilons(epoch: ShuffledEpoch, start: float, log_tail: float) -> list[float]:
+    """About where nodes are to be, if the divergence at 0 is at most `start`."""
+    deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
+    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
+    epsilons = [0.0]
+    while epsilons[-1] < last:
+        gap = max(_GAP * deviation, min(_GROWTH * epsilons[-1], _GAP * epoch.shift))
+        epsilons.append(epsilons[-1] + gap)
+    return epsilons
