@@ -7,6 +7,7 @@ reciprocal, and orders that are turned.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -29,10 +30,12 @@ from calipers.run import Run
 from calipers.stated import Guarantee
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
-_COARSER, _SMALL, _AT_MOST = 1e-2, 0.1, 0.9
-"""How much larger epsilons of whole curves may be than those that are asked for; those below `_SMALL` even more."""
+_COARSER = 1e-2
+"""By how much, at most, whole curves are told with larger epsilons than those that are asked for."""
 _COARSE = 5e-3
 _TESTS, _FINE, _CLOSE = 1_500, 400, 2e-2
+_EVERY = 16
+"""Of many tests one in so many is among the few by which others are left out."""
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
 _FAINT = 1e-23
@@ -90,7 +93,7 @@ class SelectionProof(CurveJaw):
         """Of the whole curve of one trial, or of its own epsilon at delta / m, where that may be less."""
         usual, share = self._usual, delta / self.trials.mean * (1.0 - 1e-15)
         found = usual.epsilon(delta)
-        if not found < usual.shift + _surely(usual.one.epsilon(share)):
+        if not found < usual.shift + _at_least(usual.one, share):
             found = min(found, usual.shift + self.one.epsilon(share, tolerance).value)
         return Found(found, self.evidence())
 
@@ -98,8 +101,7 @@ class SelectionProof(CurveJaw):
         """As `epsilon`."""
         usual, room = self._usual, epsilon - self._usual.shift
         found = usual.delta(epsilon)
-        # Where the curve ends, both are what lies beyond.
-        if room >= 0.0 and not found < _AT_MOST * usual.by_shift(usual.shift + 2.0 * room - _surely(room)):
+        if room >= 0.0 and not (0.0 < found < 1.0 and room < _at_least(usual.one, found / self.trials.mean)):
             found = min(found, self.trials.mean * self.one.delta(room, tolerance).value * (1.0 + 1e-12))
         # Laws that are composed end somewhere, and what lies beyond is no less than this; divergences do not.
         return self._by_orders(epsilon, found) if 0.0 < found < _FAINT else Found(found, self.evidence())
@@ -154,9 +156,16 @@ def _near(order: float) -> float:
     return math.log1p(1.0 / (order - 1.0))
 
 
-def _surely(epsilon: float) -> float:
-    """Less than one trial has where its curve says this: curves may be so much coarser, small epsilons the most."""
-    return (1.0 - _COARSER) * epsilon if epsilon > _SMALL else 0.0
+def _at_least(one: TradeoffCurve, delta: float) -> float:
+    """About the least epsilon at delta that one trial may have, whose curve is this: whether it is worth asking for.
+
+    A profile is convex: where a curve has been told it only here and there, it may bend in between, but not below the
+    lines on either side of the one that is best here. And whatever was told is a little more than could be.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.log(one.beta_c - delta) - np.log(one.alpha)
+    told = told[np.isfinite(told)]
+    return (1.0 - _COARSER) * float(np.partition(told, -2)[-2]) if len(told) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -168,19 +177,23 @@ class SelectionAttack(Jaw):
     side = Side.LOWER
 
     @kept
-    def _attack(self, depth: float, turned: bool) -> Envelope:
-        """The directed curves of both scores, on every pair of one trial; and of turned orders.
+    def _attack(self, depth: float) -> Envelope:
+        """The directed curves of both scores, on every pair of one trial."""
+        return Envelope(tuple(found for tests in self._tests(depth) for found in _scored(tests, self.trials)))
+
+    def _tests(self, depth: float) -> list[Points]:
+        return [_some(curve.points) for curve in self.one.envelope(depth, _COARSE).absent]
+
+    @functools.cached_property
+    def _points(self) -> TradeoffCurve:
+        """Those of turned orders included.
 
         Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
         the rates between two of them, so curves and rates do without.
         """
-        single, made = self.one.envelope(depth, _COARSE), _turned_orders if turned else _scored
-        return Envelope(tuple(found for curve in single.absent for found in made(_some(curve.points), self.trials)))
-
-    @property
-    def _points(self) -> TradeoffCurve:
-        """Turned orders included."""
-        return self._attack(_depth(self.trials, _USUAL), True).hull()
+        depth = _depth(self.trials, _USUAL)
+        turned = [found for tests in self._tests(depth) for found in _turned_orders(tests, self.trials)]
+        return Envelope((*self._attack(depth).absent, *turned)).hull()
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """Read off the attack."""
@@ -196,7 +209,7 @@ class SelectionAttack(Jaw):
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """Both scores."""
-        return self._attack(_depth(self.trials, smallest_delta), False)
+        return self._attack(_depth(self.trials, smallest_delta))
 
     def evidence(self) -> Evidence:
         """The likelihood-ordered test."""
@@ -220,12 +233,12 @@ def _some(points: Points) -> Points:
 
 
 def _turned_orders(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
-    """The LOWER curves of both scores, and the points of turned orders in both directions."""
+    """LOWER curves through the points of turned orders, in both directions."""
     alpha, miss, alpha_c, power = _tests_of(tests)
     worth = _worth(tests)
     turned = _turned(trials, (alpha, alpha_c), (power, miss), worth)
     mirrored = _turned(trials, (miss, power), (alpha_c, alpha), worth)
-    return *_scored(tests, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
+    return _shown(*turned), _mirrored(*mirrored)
 
 
 def _scored(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
@@ -234,15 +247,35 @@ def _scored(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
     down = 1.0 - 1e-11
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
     fp, tp = _wrongly(trials, 0.0, alpha), trials.missed(power) * down
-    ratio = TradeoffCurve.from_tests(fp, tp, side=Side.LOWER)
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
     least_miss, least_true = _wrongly(trials, 0.0, miss), trials.missed(alpha_c) * down
-    return ratio, _mirrored(least_miss, least_true)
+    return _shown(fp, tp), _mirrored(least_miss, least_true)
+
+
+def _shown(wrong: FloatArray, right: FloatArray) -> TradeoffCurve:
+    """The LOWER curve of tests with these false positive rates and powers."""
+    return _hull(Points(wrong, 1.0 - right, 1.0 - wrong, right))
 
 
 def _mirrored(misses: FloatArray, true: FloatArray) -> TradeoffCurve:
     """The LOWER curve of tests that claim "absent", by their errors in the roles that they have seen from there."""
-    return TradeoffCurve.from_tests(1.0 - true, 1.0 - misses, true, misses, side=Side.LOWER)
+    return _hull(Points(1.0 - true, misses, true, 1.0 - misses))
+
+
+def _hull(tests: Points) -> TradeoffCurve:
+    """The LOWER curve of many tests: of those that the curve of a few of them does not beat, and of these few."""
+    few = np.zeros(len(tests.alpha), dtype=np.bool_)
+    few[::_EVERY] = True
+    rough = _through(tests, few)
+    # The smaller of both rates has all digits; leaving out a test too many shows less, never more.
+    most = np.interp(tests.alpha, rough.alpha, rough.beta_c) * (1.0 - 1e-12)
+    least = np.interp(tests.alpha_c, rough.alpha_c[::-1], rough.beta[::-1]) * (1.0 + 1e-12)
+    return _through(tests, few | np.where(tests.beta > 0.5, tests.beta_c > most, tests.beta < least))
+
+
+def _through(tests: Points, some: BoolArray) -> TradeoffCurve:
+    alpha, miss, alpha_c, power = tests.take(np.flatnonzero(some))
+    return TradeoffCurve.from_tests(alpha, power, alpha_c, miss, side=Side.LOWER)
 
 
 def _turned(
