@@ -1,8 +1,8 @@
 """The jaws of releasing the best of a random number of runs.
 
-See `calipers.mechanisms.selection` for the lemma above and the test below. The upper jaw is the better of two proofs,
-the lemma on profiles and the published bound on Renyi divergences; the lower jaw is the best of many scores, the
-likelihood ratio of one run, its reciprocal, and orders that are turned.
+See `calipers.mechanisms.selection` for the lemmas above and the test below. The upper jaw is the better of the two
+(`calipers.measure.selected_profile`); the lower jaw is the best of many scores, the likelihood ratio of one run, its
+reciprocal, and orders that are turned.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.points import Points
-from calipers.curves.rdp_curve import rdp_tradeoff
+from calipers.curves.renyi import delta_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError
 from calipers.kept import kept
-from calipers.measure.choice import best_guarantee, profile_nodes
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Evaluation, Found, Jaw
+from calipers.measure.selected_profile import SelectedProfile
 from calipers.mechanisms.selection import Trials
-from calipers.numerics.elementary import halved
 from calipers.numerics.types import BoolArray, FloatArray
 from calipers.run import Run
 from calipers.stated import Guarantee
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
-_USELESS = 700.0
-"""How much larger than at order 2 a divergence is of no use: divergences grow with the order, and a larger one has at
-most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2, and a (t - 1)th over t."""
-_LOUD = 50.0
-"""A divergence of the least order above which it may be useless."""
-_BISECTIONS = 60
+_COARSER = 1e-2
+"""By how much, at most, whole curves are told with larger epsilons than those that are asked for."""
 _COARSE = 5e-3
 _TESTS, _FINE, _CLOSE = 1_500, 400, 2e-2
+_EVERY = 16
+"""Of many tests one in so many is among the few by which others are left out."""
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
+_FAINT = 1e-23
+"""Deltas that are smaller may be what composed laws leave out."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
 """The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""
 _FAINTEST, _NORMAL = 1e-300, 1e-307
 """Rates that are smaller are raised to the first, and masses they are made of to the second: more than whatever
 underflows, lest a test seem never to be wrong."""
-_PROFILE, _RENYI = "calipers:selection", "papernot2022:thm2"
+_PROFILE = "calipers:selection"
+_RENYI = ("papernot2022:thm2", "the Renyi divergences of one trial at a few dozen orders")
 
 
 @dataclass(frozen=True)
@@ -74,107 +74,73 @@ class Selection:
 @implements("calipers:selection", "papernot2022:thm2")
 @dataclass(frozen=True)
 class SelectionProof(CurveJaw):
-    """The best of a random number of trials, each proven by `one`: the better of two proofs."""
+    """The best of a random number of trials, each proven by `one`."""
 
     one: Jaw
     trials: Trials
     side = Side.UPPER
 
-    @functools.cached_property
-    def _single(self) -> TradeoffCurve:
-        """The guarantee of one trial, as the curve of the usual depth needs it."""
-        return self.one.curve(_depth(self.trials, _USUAL), _FINE_ENOUGH)
+    @kept
+    def _selected(self, depth: float, tolerance: float) -> SelectedProfile:
+        return SelectedProfile(self.trials, self.one.curve(depth, tolerance))
 
-    @functools.cached_property
-    def _shift(self) -> float:
-        """The smallest r found: a grows, D(a) falls, and the maximum is least where they meet."""
-
-        def profile(at: float) -> float:
-            return float(self._single.delta(at))
-
-        total, shift = profile(0.0), self.trials.log_shift
-        low, high = 0.0, 1.0
-        while high < 500.0 and shift(profile(high), 0.0, total) > shift(0.0, high, total):
-            low, high = high, 2.0 * high
-
-        def above(at: float) -> bool:
-            return shift(profile(at), 0.0, total) > shift(0.0, at, total)
-
-        low, high = halved(low, high, above, 0 if self.trials.poisson else _BISECTIONS, share=1e-3)
-        return min(shift(profile(at), at, total) for at in (low, high))
+    @property
+    def _usual(self) -> SelectedProfile:
+        """By the curve that reports ask for."""
+        return self._selected(_depth(self.trials, _USUAL), _FINE_ENOUGH)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
-        """One trial at delta / m, shifted, or the Renyi bound."""
-        shifted = self._shifted(delta, tolerance)
-        orders = math.inf if self._by_orders is None else self._by_orders.epsilon(delta)
-        return self._better(shifted, orders)
-
-    def _shifted(self, delta: float, tolerance: float) -> float:
-        return self._shift + self.one.epsilon(delta / self.trials.mean * (1.0 - 1e-15), tolerance).value
+        """Of the whole curve of one trial, or of its own epsilon at delta / m, where that may be less."""
+        usual, share = self._usual, delta / self.trials.mean * (1.0 - 1e-15)
+        found = usual.epsilon(delta)
+        if not found < usual.shift + _at_least(usual.one, share):
+            found = min(found, usual.shift + self.one.epsilon(share, tolerance).value)
+        return Found(found, self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """As `epsilon`."""
-        profile = 1.0
-        if epsilon >= self._shift:
-            profile = self.trials.mean * self.one.delta(epsilon - self._shift, tolerance).value * (1.0 + 1e-12)
-        orders = 1.0 if self._by_orders is None else float(self._by_orders.delta(epsilon))
-        return self._better(min(profile, 1.0), min(orders, 1.0))
+        usual, room = self._usual, epsilon - self._usual.shift
+        found = usual.delta(epsilon)
+        if room >= 0.0 and not (0.0 < found < 1.0 and room < _at_least(usual.one, found / self.trials.mean)):
+            found = min(found, self.trials.mean * self.one.delta(room, tolerance).value * (1.0 + 1e-12))
+        # Laws that are composed end somewhere, and what lies beyond is no less than this; divergences do not.
+        return self._by_orders(epsilon, found) if 0.0 < found < _FAINT else Found(found, self.evidence())
 
-    def _better(self, profile: float, orders: float) -> Found:
-        return Found(min(profile, orders), self._said(_PROFILE if profile <= orders else _RENYI))
-
-    @functools.cached_property
-    def _by_orders(self) -> TradeoffCurve | None:
-        """What the published Renyi bound implies, where one trial has finite divergences."""
-        divergences: list[float] = []
+    def _by_orders(self, epsilon: float, found: float) -> Found:
+        """What the published bound implies, if that is less and one trial has finite divergences."""
         try:
-            for order in _ORDERS:
-                divergences.append(self.one.renyi(float(order)).value)
-                if len(divergences) == 1 and divergences[0] > _LOUD and divergences[0] > self._shifted(_DEEPEST, 1e-2):
-                    return None  # divergences grow with the order, and no epsilon that they imply is less
-                fewer = _ORDERS[: len(divergences)]
-                if divergences[-1] > np.min(np.array(divergences) + 2.0 * _USELESS / (fewer - 1.0)):
-                    break
+            divergences = [self._divergence(t, float(self._usual.one.delta(_near(t)))) for t in _ORDERS.tolist()]
         except CalipersError:
-            return None
-        base, orders = np.array(divergences), _ORDERS[: len(divergences)]
-        if not np.all(np.isfinite(base)):
-            return None
-        found = []
-        for order in orders:
-            near = float(self._single.delta(_nearness(order))) if self.trials.poisson else 0.0
-            found.append(self.trials.renyi(float(order), base, orders, near))
-        return rdp_tradeoff(orders, np.array(found), 100)
+            return Found(found, self.evidence())
+        implied = float(delta_from_rdp(_ORDERS, divergences, epsilon))
+        return Found(implied, self._said(*_RENYI)) if implied < found else Found(found, self.evidence())
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
-        """The nodes of one trial's profile, shifted, and the Renyi bound."""
+        """What follows from the curve of one trial."""
         return self._curve(_depth(self.trials, smallest_delta), tolerance)
 
     @kept
     def _curve(self, depth: float, tolerance: float) -> TradeoffCurve:
-        single, renyi = self.one.curve(depth, tolerance), self._by_orders
-        nodes = profile_nodes(single.odds)
-        deltas = np.minimum(self.trials.mean * single.delta(nodes) * (1.0 + 1e-12), 1.0)
-        proven = TradeoffCurve.from_profile(nodes + self._shift, deltas, side=Side.UPPER, symmetric=True)
-        return proven if renyi is None else best_guarantee([proven, renyi])
+        return self._selected(depth, tolerance).curve
 
     def renyi(self, order: float) -> Found:
         """The published bound."""
+        near = self.one.delta(_near(order), 1e-2).value if self.trials.poisson else 0.0
+        return Found(self._divergence(order, near), self._said(*_RENYI))
+
+    def _divergence(self, order: float, near: float) -> float:
         orders = np.array([order, *_ORDERS])
-        base = np.array([self.one.renyi(float(t)).value for t in orders])
-        near = self.one.delta(_nearness(order), 1e-2).value if self.trials.poisson else 0.0
-        return Found(self.trials.renyi(order, base, orders, near), self._said(_RENYI))
+        return self.trials.renyi(order, np.array([self._of_one(t) for t in orders.tolist()]), orders, near)
+
+    @kept
+    def _of_one(self, order: float) -> float:
+        return self.one.renyi(order).value
 
     def evidence(self) -> Evidence:
-        """The lemma."""
-        return self._said(_PROFILE)
+        """The lemmas."""
+        return self._said(_PROFILE, "the profile of one trial, times the mean number of trials, and shifted")
 
-    def _said(self, statement: str) -> Evidence:
-        how = (
-            "the profile of one trial, times the mean number of trials and shifted"
-            if statement == _PROFILE
-            else "the Renyi divergences of one trial at a few dozen orders"
-        )
+    def _said(self, statement: str, how: str) -> Evidence:
         one = self.one.evidence().statement
         text = f"What is released is {self.trials.words}: bounded by {how}. One trial: {one}"
         return Evidence.of(Kind.NUMERICAL, statement, text)
@@ -185,9 +151,21 @@ def _depth(trials: Trials, smallest_delta: float) -> float:
     return min(_DEEPEST, smallest_delta / trials.mean)
 
 
-def _nearness(order: float) -> float:
+def _near(order: float) -> float:
     """The epsilon at which the bound for a Poisson number of trials asks for delta."""
     return math.log1p(1.0 / (order - 1.0))
+
+
+def _at_least(one: TradeoffCurve, delta: float) -> float:
+    """About the least epsilon at delta that one trial may have, whose curve is this: whether it is worth asking for.
+
+    A profile is convex: where a curve has been told it only here and there, it may bend in between, but not below the
+    lines on either side of the one that is best here. And whatever was told is a little more than could be.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.log(one.beta_c - delta) - np.log(one.alpha)
+    told = told[np.isfinite(told)]
+    return (1.0 - _COARSER) * float(np.partition(told, -2)[-2]) if len(told) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -199,19 +177,23 @@ class SelectionAttack(Jaw):
     side = Side.LOWER
 
     @kept
-    def _attack(self, depth: float, turned: bool) -> Envelope:
-        """The directed curves of both scores, on every pair of one trial; and of turned orders.
+    def _attack(self, depth: float) -> Envelope:
+        """The directed curves of both scores, on every pair of one trial."""
+        return Envelope(tuple(found for tests in self._tests(depth) for found in _scored(tests, self.trials)))
+
+    def _tests(self, depth: float) -> list[Points]:
+        return [_some(curve.points) for curve in self.one.envelope(depth, _COARSE).absent]
+
+    @functools.cached_property
+    def _points(self) -> TradeoffCurve:
+        """Those of turned orders included.
 
         Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
         the rates between two of them, so curves and rates do without.
         """
-        single, made = self.one.envelope(depth, _COARSE), _turned_orders if turned else _scored
-        return Envelope(tuple(found for curve in single.absent for found in made(_some(curve.points), self.trials)))
-
-    @property
-    def _points(self) -> TradeoffCurve:
-        """Turned orders included."""
-        return self._attack(_depth(self.trials, _USUAL), True).hull()
+        depth = _depth(self.trials, _USUAL)
+        turned = [found for tests in self._tests(depth) for found in _turned_orders(tests, self.trials)]
+        return Envelope((*self._attack(depth).absent, *turned)).hull()
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """Read off the attack."""
@@ -227,7 +209,7 @@ class SelectionAttack(Jaw):
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """Both scores."""
-        return self._attack(_depth(self.trials, smallest_delta), False)
+        return self._attack(_depth(self.trials, smallest_delta))
 
     def evidence(self) -> Evidence:
         """The likelihood-ordered test."""
@@ -251,12 +233,12 @@ def _some(points: Points) -> Points:
 
 
 def _turned_orders(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
-    """The LOWER curves of both scores, and the points of turned orders in both directions."""
+    """LOWER curves through the points of turned orders, in both directions."""
     alpha, miss, alpha_c, power = _tests_of(tests)
     worth = _worth(tests)
     turned = _turned(trials, (alpha, alpha_c), (power, miss), worth)
     mirrored = _turned(trials, (miss, power), (alpha_c, alpha), worth)
-    return *_scored(tests, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
+    return _shown(*turned), _mirrored(*mirrored)
 
 
 def _scored(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
@@ -265,15 +247,35 @@ def _scored(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
     down = 1.0 - 1e-11
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
     fp, tp = _wrongly(trials, 0.0, alpha), trials.missed(power) * down
-    ratio = TradeoffCurve.from_tests(fp, tp, side=Side.LOWER)
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
     least_miss, least_true = _wrongly(trials, 0.0, miss), trials.missed(alpha_c) * down
-    return ratio, _mirrored(least_miss, least_true)
+    return _shown(fp, tp), _mirrored(least_miss, least_true)
+
+
+def _shown(wrong: FloatArray, right: FloatArray) -> TradeoffCurve:
+    """The LOWER curve of tests with these false positive rates and powers."""
+    return _hull(Points(wrong, 1.0 - right, 1.0 - wrong, right))
 
 
 def _mirrored(misses: FloatArray, true: FloatArray) -> TradeoffCurve:
     """The LOWER curve of tests that claim "absent", by their errors in the roles that they have seen from there."""
-    return TradeoffCurve.from_tests(1.0 - true, 1.0 - misses, true, misses, side=Side.LOWER)
+    return _hull(Points(1.0 - true, misses, true, 1.0 - misses))
+
+
+def _hull(tests: Points) -> TradeoffCurve:
+    """The LOWER curve of many tests: of those that the curve of a few of them does not beat, and of these few."""
+    few = np.zeros(len(tests.alpha), dtype=np.bool_)
+    few[::_EVERY] = True
+    rough = _through(tests, few)
+    # The smaller of both rates has all digits; leaving out a test too many shows less, never more.
+    most = np.interp(tests.alpha, rough.alpha, rough.beta_c) * (1.0 - 1e-12)
+    least = np.interp(tests.alpha_c, rough.alpha_c[::-1], rough.beta[::-1]) * (1.0 + 1e-12)
+    return _through(tests, few | np.where(tests.beta > 0.5, tests.beta_c > most, tests.beta < least))
+
+
+def _through(tests: Points, some: BoolArray) -> TradeoffCurve:
+    alpha, miss, alpha_c, power = tests.take(np.flatnonzero(some))
+    return TradeoffCurve.from_tests(alpha, power, alpha_c, miss, side=Side.LOWER)
 
 
 def _turned(

@@ -17,7 +17,34 @@ e^(m (F - G)) <= e^(m D(0)). So f'(F) <= e^r f'(G), and for any set S
 
     integral over S of p f'(F) - e^eps q f'(G)  <=  integral over S of f'(F) (p - e^(eps - r) q)  <=  m D(eps - r).
 
-The bound of Papernot and Steinke on Renyi divergences (their Theorems 2 and 6) is used beside it.
+**Above, a mean of profiles.** *Lemma.* For every a > 0 and eps >= 0 selection has at most m E[D(log R)], where the odds
+R are drawn: with V in [0, 1], P(V <= v) = v^c, and B = 1 + (1/gamma - 1) D(a) < e^a,
+
+    negative binomial: c = eta + 1, R = e^(eps + a) (e^a - (e^a - B) V)^-(c + 1);
+    Poisson:           c = 1/(e^a - 1), R = e^(eps - m D(a) + a) V.
+
+*Proof.* Let u = 1 - F and v = 1 - G, so that v <= e^a u + D(a); f' increases, and so does its formula below 0. For any
+set S of outputs of a trial (where none was run, e^eps >= 1 of Q is no less than P)
+
+    integral over S of p f'(1 - u) - e^eps q f'(1 - v)  <=  m E_Q[h(L)],
+    m h(L) = sup over u >= 0 of L f'(1 - u) - e^eps f'(1 - e^a u - D(a)).
+
+As a supremum of lines h is convex. h(0) = 0 and the slope, that of the best line, rises from 0 to 1: it is the
+distribution function of some R >= 0, and h(L) = E[(L - R)+]. For the negative binomial law let w = (B + (1/gamma - 1)
+e^a u) / (1 + (1/gamma - 1) u), between B and e^a. The best u has w = (e^(eps + a)/L)^(1/(c + 1)), if that is between,
+and the slope is ((e^a - w)/(e^a - B))^c; for larger L it is u = 0, for smaller ones h = 0. For the Poisson law h(L) is
+(1 - e^-a) e^(-c x) L at L = e^(eps - m D(a) + a - x), x >= 0, and L - e^(eps - m D(a)) above. With B = e^a, or with a
+-> 0 under the Poisson law, this is the lemma before.
+
+Neither lemma is above what follows from the bounds of Papernot and Steinke on Renyi divergences (their Theorems 2 and
+6), delta = (1 - 1/t)^(t-1) / t e^((t-1)(D_t' - eps)) with D_t' = D_t + log(m)/(t - 1) + r_t, D_t that of one trial.
+Poisson: r_t is m D(a) at a = -log(1 - 1/t), and h(L) is at most the power of L that it is for small ones, whose mean is
+that delta. Negative binomial: r_t = (eta + 1) min over s of (1 - 1/s) D_s - log(gamma)/s. Let a be this minimum. One
+trial has D(a) <= e^((s-1)(D_s - a))/s = gamma e^a/s, and e^-a <= gamma^(1/s) <= 1 - (1 - gamma)/s. So 1 + (1/gamma - 1)
+D(a) <= e^a, hence r <= r_t, and m D(eps - r) is at most that delta.
+
+**Near eps = 0.** Couple the trials one by one: what is released differs only where one of K trials does, so the total
+variation distance is at most 1 - f(1 - D(0)).
 
 **Below.** The score may be anything, so let it be the likelihood ratio of one trial: a test that claims the record when
 the score exceeds a threshold, with error rate alpha and power b on one trial, has 1 - f(1 - alpha) and 1 - f(1 - b) on
@@ -46,6 +73,8 @@ KINDS = ("geometric", "logarithmic", "poisson", "negative-binomial")
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 _ROUNDING = 1e-11
 """Relative error of gamma (found by bisection) and of what is computed from it, charged to the right side."""
+_SLACK, _NEARLY = 1e-14, 1e-6
+"""Rounding of sums of logs, a share of what is added up; and how near to e^a its log makes B as good as that."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +155,26 @@ class Trials:
             return self.mean * total_variation * (1.0 + _ROUNDING)
         grown = math.log1p((1.0 / (self.gamma * (1.0 - _ROUNDING)) - 1.0) * delta_at)
         return (self.shape + 1.0) * max(at, grown) * (1.0 + _ROUNDING)
+
+    def spread(self, log_ratio: FloatArray, at: float, delta_at: float, epsilon: float) -> FloatArray:
+        """At least h(L)/L of the mean of profiles, for a = `at` with D(a) <= delta_at; by the lemma where B >= e^a."""
+        shape = self.shape + 1.0
+        if self.shape == math.inf:
+            moved = self.mean * delta_at * (1.0 + _ROUNDING)
+            below = epsilon - moved + at - log_ratio - _SLACK * (1.0 + epsilon + moved + np.abs(log_ratio))
+            power = -math.expm1(-at) * np.exp(-np.maximum(below, 0.0) / math.expm1(at))
+            return np.asarray(np.where(below > 0.0, power, -np.expm1(np.minimum(below - at, 0.0))))
+        log_b = math.log1p((1.0 / (self.gamma * (1.0 - _ROUNDING)) - 1.0) * delta_at) * (1.0 + _ROUNDING)
+        least = log_b - at * (1.0 - 1e-15)  # of log(w e^-a)
+        if least > -_NEARLY:  # then the lemma before has the larger of both; a larger B is allowed
+            least = max(least, 0.0)
+        slack = _SLACK * (1.0 + epsilon + shape * at + np.abs(log_ratio))
+        log_w = (epsilon - shape * at - log_ratio - slack) / (shape + 1.0)
+        straight = -np.expm1(np.minimum((shape + 1.0) * log_w - shape * least, 0.0))
+        if least >= 0.0:
+            return np.asarray(straight)
+        bent = -np.expm1(np.minimum(log_w, 0.0))
+        return np.asarray(np.where(log_w < least, straight, bent * (bent / -math.expm1(least)) ** shape))
 
     def renyi(self, order: float, base: FloatArray, orders: FloatArray, best: float) -> float:
         """At least the divergence of order `order`, given those of one trial at `orders`, `order` among them.
