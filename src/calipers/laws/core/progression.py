@@ -39,6 +39,8 @@ _MOST_NEIGHBORS = 4
 """On either side of the largest term: then a few terms are added at every point."""
 _LEAST_POINTS = 300
 """Of fewer points all terms are added as they are: there is more to set up than to compute."""
+_MOST_POINTS = 250
+"""For every term. With more of them stretches are long, however few their terms are, and take fewer exponentials."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Progression:
         """log of the sum at every point."""
         if len(z) < _LEAST_POINTS or not bool(np.all(z[1:] >= z[:-1])):
             return log_sum_exp(self.log_weights, self.powers * self.unit, z)
-        if self._neighbors <= _MOST_NEIGHBORS:
+        if self._neighbors <= _MOST_NEIGHBORS and len(z) < _MOST_POINTS * len(self.powers):
             return self._few_terms(z, self._neighbors)
         found, start, width = np.empty_like(z), 0, float(z[-1] - z[0])
         while start < len(z):
