@@ -10,7 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from calipers.laws.allocated.displaced import DisplacedEpoch
-from calipers.laws.allocated.first_batch import Cover, cover, first_payoff, loss_share, weights_of_records
+from calipers.laws.allocated.first_batch import (
+    Cover,
+    cover,
+    first_payoff,
+    hidden_with_first,
+    loss_share,
+    weights_of_records,
+)
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.normal import gaussian_delta
@@ -215,3 +222,25 @@ def test_leaving_nothing_over_costs_little_with_large_batches() -> None:
             least = dropped.node(epsilon, False, 0.2, -40.0)[1]
             assert least <= full.node(epsilon, False, 0.2, -40.0)[1] <= most * least
     assert DisplacedEpoch(2.0, 100, 1.0, False, 100, 10_000).epsilon(1e-6) < 1.1
+
+
+@pytest.mark.parametrize("kind", ["forward", "reversed", "replaced"])
+def test_sums_that_share_a_ladder_are_paid_what_simulated_ones_are(kind: str) -> None:
+    """Thirty light batches and three heavy ones at three epsilons: at least the mean of 40,000 draws, not far more."""
+    rng = np.random.default_rng(23)
+    terms = [
+        replaced(1.2, epsilon) if kind == "replaced" else zeroed_out(1.2, epsilon, kind == "reversed")
+        for epsilon in (0.1, 0.3, 0.6)
+    ]
+    known = [float(gaussian_delta((2.0 if kind == "replaced" else 1.0) / 1.2, term.epsilon)) for term in terms]
+    covered = Cover(30, 0.9, 3, 1.8, 0.0)
+    found = hidden_with_first(terms, known, covered, 0.01, 0.1, -30.0)
+    z = rng.standard_normal((40_000, 33))
+    for term, at_most, (node, value) in zip(terms, known, found, strict=True):
+        places, payoff = first_payoff(term, at_most)
+        x = term.value(z)
+        sums = 0.9 * x[:, :30].sum(axis=1) + 1.8 * x[:, 30:].sum(axis=1)
+        paid = np.interp(sums, places, payoff)
+        mean, error = float(paid.mean()), float(paid.std()) / math.sqrt(len(paid))
+        assert term.epsilon <= node <= term.epsilon + 1e-12
+        assert mean - 4.0 * error <= 100.0 * value <= 1.12 * mean + 4.0 * error

@@ -70,7 +70,7 @@ class Composition:
 
     def one_sided(self, side: Side) -> Composition:
         """The same product, for whoever does not ask what is proven, or what the pairs show."""
-        return self if self.lone is not None else replace(self, sides=(side,))
+        return replace(self, sides=(side,))
 
     @kept
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
@@ -100,7 +100,10 @@ class Composition:
 
     @kept
     def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        """The directed curves of its sides."""
+        """The directed curves of its sides; what a lone participation shows are the tests of its law, with no plan."""
+        if self.lone is not None and Side.UPPER not in self.sides:
+            tests = AttackProduct(self.product.factors).tests(smallest_delta)
+            return {Side.LOWER: Envelope((directed_attack(*tests),))}
         directed = directed_sweep(self.product, smallest_delta, tolerance, self.sides)
         return {side: Envelope((curve,)) for side, curve in directed.items()}
 

@@ -28,11 +28,14 @@ from calipers.errors import UnsupportedError
 from calipers.kept import kept
 from calipers.measure.choice import Greatest
 from calipers.measure.closed import CurveJaw
+from calipers.measure.composed import PairProof
 from calipers.measure.jaw import Found, Jaw
 from calipers.numerics.types import FloatArray
 
 _DEEPEST, _USUAL = 1e-280, 1e-12
 """How small a delta a curve resolves at most, and for what is usually asked."""
+_BELOW = 1e-12
+"""Laws of pairs end less than this share below the delta asked for."""
 _SLACK = 1.0 + 1e-12
 _NODES, _FOR_ALL = 1500, 6000
 """Nodes that a curve keeps at least, and how many all curves of a chain may have together before it is no more."""
@@ -109,9 +112,19 @@ class GroupedProof(CurveJaw):
     @kept
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The curve of one record, composed with itself."""
-        # A step of the chain may be needed at a delta that is far smaller than that of the whole.
-        deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
-        return grouped_curve(self.single.alone.curve(deeper, tolerance), self.records)
+        return grouped_curve(self.single.alone.curve(self._deeper(smallest_delta), tolerance), self.records)
+
+    def _deeper(self, smallest_delta: float) -> float:
+        """A step of the chain may be needed at a delta that is far smaller than that of the whole."""
+        return max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
+
+    def log_least(self, smallest_delta: float) -> float:
+        """About the log of the least power that one record's curve charges at every rate.
+
+        Laws of pairs end not far below what is asked for. Other curves go on to where doubles end.
+        """
+        share = _BELOW if isinstance(self.single, PairProof) else 0.0
+        return math.log(max(share * self._deeper(smallest_delta), _DEEPEST))
 
     def depth_at(self, delta: float) -> float:
         """Deeper than for one record."""
@@ -144,6 +157,11 @@ class OneOfUnit(Greatest):
     """An attack on one record of a unit whose other records do nothing: `parts` is that attack alone."""
 
     unit: str
+
+    @kept
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """Computed once: proofs for the unit ask too."""
+        return super().epsilon(delta, tolerance)
 
     def best(self, found: Sequence[Found]) -> Found:
         """That of one record."""

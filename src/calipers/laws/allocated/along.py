@@ -45,13 +45,14 @@ class Outward(Generic[T]):
         log_tail: float,
         end: float,
         far: float = -math.inf,
-        start: float | None = None,
+        start: tuple[float, float] | None = None,
     ) -> Iterator[tuple[float, T]]:
         """(epsilon, found) for each, or for every other one where values are below e^far; up to one below e^end.
 
-        `start`: the logarithm of the value at 0, where that is known.
+        `start`: an epsilon before them, and the logarithm of its value, where that is known.
         """
-        at, stride, last, fall, before = 0, 1, self.first if start is None else start, 0.0, 0.0
+        at, stride, fall = 0, 1, 0.0
+        before, last = (0.0, self.first) if start is None else start
         while at < len(epsilons) and last > end:
             some = epsilons[at : at + stride * (self.together if at else min(_FIRST, self.together)) : stride]
             # No farther than where it would pass the end at this pace.

@@ -187,7 +187,7 @@ class HiddenSum:
         return self.rounds * (self.beyond + moment * lost_moment)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _plain(term: HiddenTerm, end: float) -> tuple[FloatArray, FloatArray]:
     mesh, weights = normal_cells(refined(np.array([-end, end])))
     density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)

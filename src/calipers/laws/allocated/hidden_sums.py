@@ -154,12 +154,15 @@ def alike(
 
 
 def _finest(usual: Sequence[LadderPlan], others: Sequence[tuple[Sequence[LadderPlan], float]]) -> list[LadderPlan]:
-    """The usual plans, as fine at every size as any of the others, divided by its scale."""
+    """The usual plans, as fine at every size as any of the others, divided by its scale, and as deep."""
     units = np.array([[math.ldexp(plan.step, plan.lowest) / scale for plan in plans] for plans, scale in others])
     least = units.min(axis=0)
     base, grain = float(least.min()), min(plans[0].grain for plans, _ in others)
-    lowest = np.floor(np.log2(least / base)).astype(int)
-    return [replace(p, step=base, grain=grain, lowest=int(e)) for p, e in zip(usual, lowest, strict=True)]
+    lowest, loss = np.floor(np.log2(least / base)).astype(int), min(plans[0].log_loss for plans, _ in others)
+    return [
+        replace(plan, step=base, grain=grain, lowest=int(e), log_loss=loss)
+        for plan, e in zip(usual, lowest, strict=True)
+    ]
 
 
 def _offset(plan: LadderPlan, strike: float, offset: float) -> float:

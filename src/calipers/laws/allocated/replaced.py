@@ -74,9 +74,11 @@ e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
-_ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.02
+_ROUGH, _FINE = 0.2, 0.03
 """Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
+_LOCATED, _NEARLY = 0.05, 0.3
+"""How closely an epsilon is looked for roughly, and how near to the logarithm of delta a guess may be taken for it."""
 _AT_KNOWN = -20.0
 """About the logarithm of the share of delta that is left at the epsilon of a record whose round is known."""
 
@@ -160,7 +162,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         if upper < 1e-10:
             log_tail = max(2.0 * math.log(upper), _LOWEST_LOG_TAIL)
             upper = _upper_node(self, before, _FINE, log_tail)[1]
-        lower, _ = _tests(self, epsilon, _FINE_TESTS, log_tail).best(epsilon)
+        lower, _ = _tests(self, epsilon, _FINE, log_tail).best(epsilon)
         return lower, min(upper, known)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
@@ -171,19 +173,19 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         known = gaussian_epsilon_bounds(2.0 / self.sigma, delta, 2.0**-52)[1]
         guess, slope = self._located(log_delta, known, log_tail)
         upper = known
-        guess = min(known, guess * (1.0 + 2e-4))
+        guess = min(known, guess * (1.0 + 1e-4))
         for _ in range(6):
             node, value = _upper_node(self, guess, _FINE, log_tail)
             excess = math.log(max(value, 1e-300)) - log_delta
             if excess <= 0.0:
                 upper = min(upper, node)
-            margin = 2e-4 * slope * guess  # of log delta: a share 2e-4 of epsilon
+            margin = 1e-4 * slope * guess  # of log delta: a share 1e-4 of epsilon
             if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (excess + margin) / slope))
-        lower = _tests(self, upper, _FINE_TESTS, log_tail).epsilon(delta)[0]
+        lower = _tests(self, upper, _FINE, log_tail).epsilon(delta)[0]
         if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
-            lower = max(lower, _tests(self, lower or upper, _FINE_TESTS, log_tail).epsilon(delta)[0])
+            lower = max(lower, _tests(self, lower or upper, _FINE, log_tail).epsilon(delta)[0])
         return lower, upper
 
     def _located(self, log_delta: float, high: float, log_tail: float) -> tuple[float, float]:
@@ -196,17 +198,23 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         # No divergence exceeds 1; where it falls below delta at once, that is found out last.
         below, above = -log_delta, _AT_KNOWN
         weights = [below, above]
-        for _ in range(12):
+        # Many rounds add up to a Gaussian: where it is one, two looks about its epsilon are enough.
+        variance = 4.0 * math.sinh(min(self.sigma**-2, 10.0)) / self.rounds
+        middle = gaussian_epsilon(self.participation * math.sqrt(variance), math.exp(log_delta))
+        value = 0.0
+        for turn in range(12):
             # Against the root of epsilon the logarithm is nearly straight; an end that stays loses weight (Illinois).
-            ends = math.sqrt(low), math.sqrt(high)
-            middle = (ends[0] + (ends[1] - ends[0]) * weights[0] / (weights[0] - weights[1])) ** 2
+            if turn > 1 or not low < middle < high or (turn == 1 and abs(value) > _NEARLY):
+                ends = math.sqrt(low), math.sqrt(high)
+                middle = (ends[0] + (ends[1] - ends[0]) * weights[0] / (weights[0] - weights[1])) ** 2
             value = excess(middle)
             if value > 0.0:
                 low, below, weights = middle, value, [value, 0.5 * weights[1]]
             else:
                 high, above, weights = middle, value, [0.5 * weights[0], value]
-            if high - low < 0.05 * high:
+            if high - low < _LOCATED * high:
                 break
+            middle *= math.exp(math.copysign(0.8 * _LOCATED, value))
         if low == 0.0:
             below = excess(low)
             if below <= 0.0:

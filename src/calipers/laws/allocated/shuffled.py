@@ -20,7 +20,7 @@ When nothing is left over, see `calipers.laws.allocated.displaced`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -50,7 +50,7 @@ _LARGEST_SHIFTS = (3.4, 8.0)
 would leave the range of doubles. The order counts as known there."""
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
-_LADDER = 0.3
+_LADDER = 0.25
 """Resolution of the ladders of a law."""
 _GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
@@ -60,9 +60,10 @@ _FAR = 1e-9
 _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
-_WORTH, _RARE, _LESS = 0.998, 1e-7, 0.8
+_WORTH, _RARE, _LESS, _SPARSE = 0.998, 1e-7, 0.8, 3
 """Where one control for every strike is not tried: it gains little, or what it is about hardly happens, or is less
-than this share of what the other direction shows of a lone epoch, whose curve is read where the larger one counts."""
+than this share of what the other direction shows of a lone epoch, whose curve is read where the larger one counts. Of
+so many nodes there one will do."""
 _CUT = 16.0
 """How much deeper than its value a node of a profile is resolved."""
 _TOGETHER, _DEEPER = 16, 4.0
@@ -272,16 +273,19 @@ def _profile(
 ) -> list[tuple[float, float]]:
     """Nodes from that at 0 to where the divergence is negligible, dense on the scale of log L.
 
-    Where the `other` direction's bound is clearly larger, nodes need not be as low as they could be.
+    Where the `other` direction's bound is clearly larger, nodes need not be as low as they could be, nor as dense.
     """
     places, bounds = np.array(other or [(0.0, 0.0)]).T
+
+    def less(node: float, value: float) -> bool:
+        return value < _LESS * float(np.interp(node, places, bounds))
+
     epsilons, end = _epsilons(epoch, start[1], log_tail), log_tail + _NEGLIGIBLE
     profile, gain, above = [start], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
-    looks = _looks(epoch, reverse)
-    for epsilon, (node, value) in looks.along(epsilons[1:], log_tail, end, math.log(_FAR), math.log(start[1])):
-        if gain < _WORTH and value > max(_RARE, _LESS * float(np.interp(node, places, bounds))):
+    for epsilon, (node, value) in _outward(epoch, reverse, epsilons, log_tail, start[1], less):
+        if gain < _WORTH and value > _RARE and not less(node, value):
             # Far out one term decides, and one control for every strike is as good as one for all.
             better = epoch.controlled(epsilon, reverse)
             gain, value = better / value, min(value, better)
@@ -298,6 +302,24 @@ def _profile(
         if profile[-1][1] <= math.exp(end):
             break
     return profile
+
+
+def _outward(
+    epoch: ShuffledEpoch,
+    reverse: bool,
+    epsilons: Sequence[float],
+    log_tail: float,
+    start: float,
+    less: Callable[[float, float], bool],
+) -> Iterator[tuple[float, tuple[float, float]]]:
+    """(epsilon, node) from the second epsilon on; of those after one of `less` worth some are left out."""
+    end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FAR), _looks(epoch, reverse)
+    for place, (epsilon, found) in enumerate(looks.along(epsilons[1:], log_tail, end, far, (0.0, math.log(start)))):
+        yield epsilon, found
+        if less(*found):
+            rest = epsilons[place + 1 + _SPARSE :: _SPARSE]
+            yield from looks.along(rest, log_tail, end, far, (epsilon, math.log(max(found[1], 1e-300))))
+            return
 
 
 def _epsilons(epoch: ShuffledEpoch, start: float, log_tail: float) -> list[float]:

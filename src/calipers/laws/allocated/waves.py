@@ -30,7 +30,7 @@ from calipers.laws.allocated.average_ladder import Ladder, LadderPlan
 from calipers.numerics.fourier import UNIT_ROUNDOFF, CyclicFactor, cyclic_product, fast_length, two_norm
 from calipers.numerics.types import FloatArray, IntArray
 
-LONGEST, _SHORT = 1 << 16, 24_000
+LONGEST, _SHORT = 1 << 18, 24_000
 """Places of a window at most; a rough ladder is as quick as the shorter one."""
 _RATES = 40
 _LARGEST_EXPONENT, _NO_BOUND = 400.0, 1e100
