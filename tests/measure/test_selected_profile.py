@@ -95,3 +95,37 @@ def test_large_numbers_of_quiet_trials_add_little() -> None:
     assert proven.shift > 3.9
     assert proven.epsilon(1e-5) < 0.36
     assert proven.delta(0.36) <= 1e-5
+
+
+@pytest.mark.parametrize("mean", [1.0, 5.0, 60.0])
+@pytest.mark.parametrize("alone", [0.0, 1e-9])
+def test_moments_of_a_poisson_selection_are_at_most_those_that_large_deltas_are_read_off(
+    mean: float, alone: float
+) -> None:
+    """E_Q[phi(L)] of the selected pair, phi linear beyond k, for random pairs in random orders."""
+    rng, trials = np.random.default_rng(3), Trials.of("poisson", mean)
+    closest = 0.0
+    for atoms in (2, 4, 7):
+        p, q = rng.dirichlet(np.ones(atoms)), rng.dirichlet(np.ones(atoms))
+        p, q = (1.0 - alone) * (0.2 * p + 0.8 * q), q
+        one = TradeoffCurve.from_atoms(p, q, p_inf=alone, side=Side.UPPER).symmetrized()
+        masses, _, beyond, _ = one.atoms
+        for t in (1.1, 2.0, 8.0):
+            near = float(one.delta(-math.log1p(-1.0 / t)))
+            bound, rest = trials.moment(t, masses, np.log(one.odds), beyond, near)
+            log_m = (t - 1.0) * bound
+            log_k = (log_m - math.log(t * rest)) / (t - 1.0)
+            for _ in range(20):
+                order = rng.permutation(atoms + 1)
+                here, there = (
+                    np.exp(-mean * np.append(np.cumsum(x[order][:0:-1])[::-1], 0.0)) * -np.expm1(-mean * x[order])
+                    for x in (np.append(p, alone), np.append(q, 0.0))
+                )
+                some = there > 0.0
+                log_l = np.log(np.maximum(here[some], 1e-300) / there[some])
+                below = np.exp(t * np.minimum(log_l, log_k)) * (1.0 + t * np.expm1(np.maximum(log_l - log_k, 0.0)))
+                found = math.exp(-mean) + float(there[some] @ below)
+                found += t * math.exp((t - 1.0) * log_k) * float(here[~some].sum())
+                assert math.log(found) <= log_m
+                closest = max(closest, found / math.exp(log_m))
+    assert closest > 0.6 / mean

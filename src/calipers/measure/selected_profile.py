@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.measure.choice import profile_nodes
 from calipers.mechanisms.selection import Trials
@@ -24,6 +25,8 @@ _PLACES = np.geomspace(1e-6, 40.0, 36)
 _CLOSER = np.linspace(0.0, 1.0, 8)[1:-1]
 """Where a is looked for: first anywhere, then between the neighbors of the best."""
 _BISECTIONS, _PRECISE = 60, 1e-6
+_ORDERS = np.concatenate((np.geomspace(1.01, 2.0, 12), np.geomspace(2.2, 40.0, 14)))
+"""Of moments that say something about large deltas."""
 _CHARGED = 1.0 + 1e-11
 _LARGE = 1e-3
 """Where delta is larger, one curve for all epsilons and both orders says more than what is found at one epsilon."""
@@ -131,6 +134,24 @@ class SelectedProfile:
         places = np.exp(np.interp(some, knots, logs))
         asked = zip(places, self.one.delta(places), some, strict=True)
         means = [self._mean(float(at), float(delta_at), float(epsilon)) for at, delta_at, epsilon in asked]
-        epsilons = np.concatenate((nodes + self.shift, some, [0.0]))
-        proven = np.minimum(np.concatenate((deltas, means, [self.distance])), 1.0)
+        large, allowed = self._by_moments()
+        epsilons = np.concatenate((nodes + self.shift, some, [0.0], large))
+        proven = np.minimum(np.concatenate((deltas, means, [self.distance], allowed)), 1.0)
         return TradeoffCurve.from_profile(epsilons, proven, side=Side.UPPER, symmetric=True)
+
+    def _by_moments(self) -> tuple[FloatArray, FloatArray]:
+        """Nodes where delta is large: nothing but what is proven already, unless the number of trials is Poisson."""
+        if not self.trials.poisson or len(self.one.odds) == 0:
+            return np.zeros(0), np.zeros(0)
+        (masses, log_ratio), near = self._atoms, self.one.delta(np.log1p(1.0 / (_ORDERS - 1.0)))
+        asked = zip(_ORDERS.tolist(), near.tolist(), strict=True)
+        some = masses[:-1] > 0.0
+        found = np.array(
+            [
+                self.trials.moment(t, masses[:-1][some], log_ratio[:-1][some], float(masses[-1]), delta)
+                for t, delta in asked
+            ]
+        )
+        implied = rdp_tradeoff(_ORDERS, found[:, 0], 100)
+        nodes = profile_nodes(implied.odds)
+        return nodes, implied.delta(nodes) + float(found[:, 1].max())

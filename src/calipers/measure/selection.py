@@ -38,7 +38,7 @@ _EVERY = 16
 """Of many tests one in so many is among the few by which others are left out."""
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
-_FAINT = 1e-23
+_FAINT = 1e-21
 """Deltas that are smaller may be what composed laws leave out."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
 """The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""

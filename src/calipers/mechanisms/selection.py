@@ -43,6 +43,14 @@ that delta. Negative binomial: r_t = (eta + 1) min over s of (1 - 1/s) D_s - log
 trial has D(a) <= e^((s-1)(D_s - a))/s = gamma e^a/s, and e^-a <= gamma^(1/s) <= 1 - (1 - gamma)/s. So 1 + (1/gamma - 1)
 D(a) <= e^a, hence r <= r_t, and m D(eps - r) is at most that delta.
 
+**Large deltas, Poisson.** m E_Q[h(L)] forgets that no mass exceeds 1, which the two-point inequality of a moment does
+not. Let phi(x) = x^t up to some k, and its tangent beyond. Given u, m e^(-m v) phi(L e^(m (v - u))) increases with v,
+because phi(x) < x phi'(x). At v = e^a u + D(a), a = -log(1 - 1/t), it is at most m e^((t-1) m D(a)) L^t and at most m t
+k^(t-1) L, and its supremum over u is convex in L. So the selected pair has E_Q[phi(L)] <= M = e^-m + m e^((t-1) m D(a))
+E_Q[L^t, L finite] + m t k^(t-1) P(L infinite), which may be computed with a pair that dominates one trial. A test of
+selection with rates (alpha, b) either has b <= k alpha, and then obeys what D_t = log(M)/(t - 1) implies, or t k^(t-1)
+b <= M: so the profile is at most what that divergence implies, and M/(t k^(t-1)) more.
+
 **Near eps = 0.** Couple the trials one by one: what is released differs only where one of K trials does, so the total
 variation distance is at most 1 - f(1 - D(0)).
 
@@ -175,6 +183,26 @@ class Trials:
             return np.asarray(straight)
         bent = -np.expm1(np.minimum(log_w, 0.0))
         return np.asarray(np.where(log_w < least, straight, bent * (bent / -math.expm1(least)) ** shape))
+
+    def moment(
+        self, order: float, masses: FloatArray, log_ratio: FloatArray, beyond: float, near: float
+    ) -> tuple[float, float]:
+        """At least log(M)/(t - 1) of large deltas under the Poisson law, t = `order`, and M/(t k^(t-1)), for some k.
+
+        `masses` are the P-masses of one trial at log ratios, `beyond` that at infinity; D(-log(1 - 1/t)) <= near.
+        """
+        logs = np.log(masses) + (order - 1.0) * log_ratio
+        peak = float(logs.max())
+        whole = (
+            peak + math.log(float(np.sum(np.exp(logs - peak)))) + math.log(self.mean) + (order - 1.0) * self.mean * near
+        )
+        whole = float(np.logaddexp(whole, -self.mean))
+        # log k^(t-1) such that what lies beyond adds a thousandth; k >= 1, the most that what is not claimed has.
+        steep = whole + min(math.log(1e-3 / (self.mean * order * max(beyond, 1e-300))), 60.0)
+        whole = (whole + 1e-3) * (1.0 + _ROUNDING) + _ROUNDING
+        return whole / (order - 1.0), math.exp(whole - math.log(order) - steep) * (
+            1.0 + _ROUNDING
+        ) if steep >= 0.0 else 1.0
 
     def renyi(self, order: float, base: FloatArray, orders: FloatArray, best: float) -> float:
         """At least the divergence of order `order`, given those of one trial at `orders`, `order` among them.
