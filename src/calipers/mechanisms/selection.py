@@ -47,9 +47,12 @@ D(a) <= e^a, hence r <= r_t, and m D(eps - r) is at most that delta.
 not. Let phi(x) = x^t up to some k, and its tangent beyond. Given u, m e^(-m v) phi(L e^(m (v - u))) increases with v,
 because phi(x) < x phi'(x). At v = e^a u + D(a), a = -log(1 - 1/t), it is at most m e^((t-1) m D(a)) L^t and at most m t
 k^(t-1) L, and its supremum over u is convex in L. So the selected pair has E_Q[phi(L)] <= M = e^-m + m e^((t-1) m D(a))
-E_Q[L^t, L finite] + m t k^(t-1) P(L infinite), which may be computed with a pair that dominates one trial. A test of
-selection with rates (alpha, b) either has b <= k alpha, and then obeys what D_t = log(M)/(t - 1) implies, or t k^(t-1)
-b <= M: so the profile is at most what that divergence implies, and M/(t k^(t-1)) more.
+E_Q[L^t, L finite] + m t k^(t-1) P(L infinite), which may be computed with a pair that dominates one trial. By convexity
+a test of selection with rates (alpha, b) has alpha phi(b/alpha) + (1 - alpha) phi((1 - b)/(1 - alpha)) <= M. If b <= k
+alpha, that is what D_t = log(M)/(t - 1) asks of it. If not, t k^(t-1) b - (t - 1) k^t alpha <= M, so b - k alpha <=
+M/(t k^(t-1)), and coins make a test with rates (alpha, k alpha) of it, which is one of the first kind. So the profile
+is at most what that divergence implies, and M/(t k^(t-1)) more; with several orders, each with its k, the least k says
+which tests are of the first kind for all.
 
 **Near eps = 0.** Couple the trials one by one: what is released differs only where one of K trials does, so the total
 variation distance is at most 1 - f(1 - D(0)).
