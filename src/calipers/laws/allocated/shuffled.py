@@ -68,7 +68,7 @@ _CUT = 16.0
 """How much deeper than its value a node of a profile is resolved."""
 _TOGETHER, _DEEPER = 16, 4.0
 """How many nodes are looked at together, and how much deeper than seems to be needed."""
-_FEW_ROUNDS = 64
+_FEW_ROUNDS = 32
 """So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
 _SETTLED, _HIDDEN = 0.9995, 0.99
 """Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
