@@ -36,7 +36,7 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 _CELLS = 4
-_BLOCK = 32
+_BLOCK, _BLOCKS = 32, 5.0
 _FINE, _USUAL, _COARSEST = 0.2, 0.3, 1.0
 """Lattices in deviations of one term: 0.2 adds a share of 0.6 % to the variance, 0.3 one of 1.5 %."""
 _LONG, _LONGEST = 1_200, 4_000
@@ -115,7 +115,10 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
     deviation = term.width * math.sqrt(k)
     drift, spread = block * (k - 1.0), _SPREADS * deviation
     cut = _cut(term, rounds, strike)
-    left, right = cut[1] + drift + spread * math.sqrt(block), drift + spread * math.sqrt(rounds)
+    # Beyond what a block, and one loss where they are heavy, may take back, a payoff has a slope of nearly one.
+    losses = -cut[0] if term.left[1] > term.right[0] else 0.0
+    left = cut[1] + drift + spread * math.sqrt(block)
+    right = drift + min(spread * math.sqrt(rounds), spread * math.sqrt(_BLOCKS * block) + losses)
     length = left + right
     step = max(_FINE * deviation, min(_USUAL * deviation, length / _LONG), length / _LONGEST)
     if term.farthest_shift > _LARGEST_SHIFT or step > _COARSEST * deviation:

@@ -74,7 +74,7 @@ e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
-_ROUGH, _FINE = 0.2, 0.03
+_ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.018
 """Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
 _LOCATED, _NEARLY = 0.05, 0.3
@@ -162,7 +162,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         if upper < 1e-10:
             log_tail = max(2.0 * math.log(upper), _LOWEST_LOG_TAIL)
             upper = _upper_node(self, before, _FINE, log_tail)[1]
-        lower, _ = _tests(self, epsilon, _FINE, log_tail).best(epsilon)
+        lower, _ = _tests(self, epsilon, _FINE_TESTS, log_tail).best(epsilon)
         return lower, min(upper, known)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
@@ -183,9 +183,9 @@ class ReplacedPair(AllocatedEpoch, LawSource):
             if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (excess + margin) / slope))
-        lower = _tests(self, upper, _FINE, log_tail).epsilon(delta)[0]
+        lower = _tests(self, upper, _FINE_TESTS, log_tail).epsilon(delta)[0]
         if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
-            lower = max(lower, _tests(self, lower or upper, _FINE, log_tail).epsilon(delta)[0])
+            lower = max(lower, _tests(self, lower or upper, _FINE_TESTS, log_tail).epsilon(delta)[0])
         return lower, upper
 
     def _located(self, log_delta: float, high: float, log_tail: float) -> tuple[float, float]:
