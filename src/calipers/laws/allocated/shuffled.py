@@ -248,7 +248,9 @@ def _directed(epoch: ShuffledEpoch, log_tail: float, lone: bool) -> tuple[Nodes,
         return forward, None
     # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
     start = node, min(1.0, start[1] + math.expm1(2.0 * node))
-    return forward, _profile(epoch, True, log_tail, start, forward if lone else None)
+    if not lone:
+        return forward, _profile(epoch, True, log_tail, start)
+    return forward, _filled(epoch, _profile(epoch, True, log_tail, start, forward), forward, log_tail)
 
 
 @lru_cache(maxsize=16)
@@ -314,12 +316,24 @@ def _outward(
 ) -> Iterator[tuple[float, tuple[float, float]]]:
     """(epsilon, node) from the second epsilon on; of those after one of `less` worth some are left out."""
     end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FAR), _looks(epoch, reverse)
-    for place, (epsilon, found) in enumerate(looks.along(epsilons[1:], log_tail, end, far, (0.0, math.log(start)))):
+    for epsilon, found in looks.along(epsilons[1:], log_tail, end, far, (0.0, math.log(start))):
         yield epsilon, found
         if less(*found):
-            rest = epsilons[place + 1 + _SPARSE :: _SPARSE]
+            rest = epsilons[epsilons.index(epsilon) + _SPARSE :: _SPARSE]
             yield from looks.along(rest, log_tail, end, far, (epsilon, math.log(max(found[1], 1e-300))))
             return
+
+
+def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
+    """With reversed nodes where chords between those that are there pass the other direction's bound."""
+    nodes, values = np.array(backward).T
+    epsilons, bounds = np.array(forward).T
+    chords = np.interp(np.exp(epsilons), np.exp(nodes), values)
+    apart = np.abs(epsilons - nodes[np.minimum(np.searchsorted(nodes, epsilons - 1e-9), len(nodes) - 1)]) > 2e-9
+    missing = epsilons[(chords > bounds) & apart & (epsilons < nodes[-1])].tolist()
+    start = nodes[0], math.log(values[0])
+    found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start)
+    return sorted([*backward, *(node for _, node in found)])
 
 
 def _epsilons(epoch: ShuffledEpoch, start: float, log_tail: float) -> list[float]:
