@@ -13,7 +13,8 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError
 from calipers.laws.composed.product import Product
-from calipers.laws.composed.sweep import sweep
+from calipers.laws.composed.sweep import directed_attack, sweep
+from calipers.laws.composed.tails import LowerTail
 from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
 from calipers.numerics.normal import normal_tail
 
@@ -108,3 +109,11 @@ def test_a_guarantee_is_left_as_long_as_its_errors_are_numbers(mu: float, share:
     """Of the test with equal errors each is P(N > mu/2): 1e-268 in the first case, and no double in the second."""
     upper, error = sweep(Product([(gaussian(0.1 * mu), 100)]))[Side.UPPER], float(normal_tail(0.5 * mu))
     assert share * error <= upper(error) <= error
+
+
+def test_bounds_above_one_are_no_rates() -> None:
+    """A bound on a false positive rate may be astronomical: such a test is none, and nothing is said about it."""
+    tail = LowerTail(np.array([0.0, 1.0]), np.array([-0.1, -1.0]), np.array([800.0, -3.0]))
+    with np.errstate(over="raise"):
+        curve = directed_attack([tail], [tail])
+    assert float(curve.rates(math.exp(-3.0))[1]) == pytest.approx(math.exp(-1.0), rel=1e-9)

@@ -254,8 +254,9 @@ def _errors(tests: MiddleTests) -> tuple[FloatArray, FloatArray]:
 
 def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:
     """(false positive rate, power) of the tests that are better than guessing."""
-    # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
-    alpha = np.exp(np.maximum(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), LEAST))
+    # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer; none has more
+    # than all.
+    alpha = np.exp(np.clip(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), LEAST, 0.0))
     power = np.exp(np.concatenate([[0.0], *[t.log_power for t in tails]]))
     useful = (alpha < power) & (power <= 1.0)
     return alpha[useful], power[useful]
