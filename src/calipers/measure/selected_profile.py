@@ -68,7 +68,8 @@ class SelectedProfile:
     def _atoms(self) -> tuple[FloatArray, FloatArray]:
         """P-masses and log ratios; what only P shows has infinite odds and the last mass."""
         masses, _, beyond, _ = self.one.atoms
-        return np.append(masses, beyond), np.append(np.log(self.one.odds), 1e300)
+        some = masses > 0.0  # odds of 0 have no logarithm
+        return np.append(masses[some], beyond), np.append(np.log(self.one.odds[some]), 1e300)
 
     @functools.cached_property
     def _deltas(self) -> FloatArray:
@@ -116,9 +117,11 @@ class SelectedProfile:
         if not math.isfinite(high):
             return high
         at, delta_at = self._place(high)
-        if self._mean(at, delta_at, high) > delta:
-            return high
-        return halved(0.0, high, lambda middle: self._mean(at, delta_at, middle) > delta, _BISECTIONS, share=1e-7)[1]
+
+        def fails(epsilon: float) -> bool:
+            return not self._mean(at, delta_at, epsilon) <= delta
+
+        return high if fails(high) else halved(0.0, high, fails, _BISECTIONS, share=1e-7)[1]
 
     @functools.cached_property
     def curve(self) -> TradeoffCurve:
@@ -141,16 +144,12 @@ class SelectedProfile:
 
     def _by_moments(self) -> tuple[FloatArray, FloatArray]:
         """Nodes where delta is large: nothing but what is proven already, unless the number of trials is Poisson."""
-        if not self.trials.poisson or len(self.one.odds) == 0:
+        if not self.trials.poisson or len(self._atoms[0]) == 1:
             return np.zeros(0), np.zeros(0)
         (masses, log_ratio), near = self._atoms, self.one.delta(np.log1p(1.0 / (_ORDERS - 1.0)))
         asked = zip(_ORDERS.tolist(), near.tolist(), strict=True)
-        some = masses[:-1] > 0.0
         found = np.array(
-            [
-                self.trials.moment(t, masses[:-1][some], log_ratio[:-1][some], float(masses[-1]), delta)
-                for t, delta in asked
-            ]
+            [self.trials.moment(t, masses[:-1], log_ratio[:-1], float(masses[-1]), delta) for t, delta in asked]
         )
         implied = rdp_tradeoff(_ORDERS, found[:, 0], 100)
         nodes = profile_nodes(implied.odds)

@@ -118,6 +118,8 @@ def expected_payoffs(
 
 def _expected(total: Ladder, sums: Sequence[HiddenSum], payoffs: Sequence[Payoff]) -> list[FloatArray]:
     """At least the expected payoffs of sums whose laws are the rows of a ladder, infinite if it has no digits left."""
+    if total.error > LARGEST_ERROR:  # masses without digits bound nothing
+        return [np.full(np.shape(payoff(np.zeros(1))[..., 0]), math.inf) for payoff in payoffs]
     values, masses = total.flat()
     found = []
     aboves = np.broadcast_to(total.above, len(sums))
@@ -129,8 +131,7 @@ def _expected(total: Ladder, sums: Sequence[HiddenSum], payoffs: Sequence[Payoff
         charged = payoff(there) @ law * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error))
         lost = replace(one, rounds=total.terms).left_out(total.lost_moment)
         found.append(charged + one.scale * float(above) + lost + 2.0 * at_zero * total.lost)
-    # Masses without digits bound nothing.
-    return found if total.error <= LARGEST_ERROR else [np.full(np.shape(each), math.inf) for each in found]
+    return found
 
 
 def alike(

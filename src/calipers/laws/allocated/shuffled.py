@@ -292,7 +292,7 @@ def _profile(
             better = epoch.controlled(epsilon, reverse)
             gain, value = better / value, min(value, better)
         profile.append((node, value))
-        share = value / epoch.known(epsilon)
+        share = value / max(epoch.known(epsilon), 1e-300)
         least, above = min(least, share), above + 1 if share > _SETTLED else 0
         if above and (value < _FAR or (above == 2 and least < _HIDDEN)):
             break
