@@ -67,7 +67,7 @@ class Outward(Generic[T]):
                 if last <= end:
                     return
             if len(some) > 1:
-                fall = (self._known[some[0]][1] - last) / (some[-1] - some[0])
+                fall = max(0.0, self._known[some[0]][1] - last) / (some[-1] - some[0])
             before = some[-1]
             at += stride * len(some) - stride
             stride = 2 if last < far else 1
