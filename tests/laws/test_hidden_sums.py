@@ -9,8 +9,8 @@ import pytest
 
 from calipers.laws.allocated.along import Outward
 from calipers.laws.allocated.average import AllocationPair
-from calipers.laws.allocated.hidden_sums import divergences, divergences_too
-from calipers.laws.allocated.hidden_term import opposite
+from calipers.laws.allocated.hidden_sums import divergence, divergences, divergences_too, rough_calls
+from calipers.laws.allocated.hidden_term import opposite, zeroed_out
 from calipers.laws.allocated.several_rounds import several_rounds_proof, tilts_for
 from calipers.laws.composed.one_sided import delta_above
 from calipers.laws.composed.product import Product
@@ -89,6 +89,29 @@ def test_what_was_found_is_kept_and_looked_at_again_where_it_was_cut():
     assert len(asked) == before
     rough = [epsilon for epsilon, _ in outward.along(epsilons, -60.0, -math.inf, far=-5.0)]
     assert len(rough) < 0.8 * len(epsilons)
+
+
+def test_values_that_rise_ask_for_no_more_than_everything():
+    """Where one choice of weights gives way to another, bounds may rise from node to node: depths stay logarithms."""
+    depths: list[float] = []
+
+    def look(epsilons, depth):
+        depths.append(depth)
+        return [-20.0 + 60.0 * min(epsilon, 0.3) for epsilon in epsilons]
+
+    outward = Outward(look, lambda _, found: found, 0.0, 8.0, together=4)
+    epsilons = [0.1, 0.2, 0.3, 0.4, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [epsilon for epsilon, _ in outward.along(epsilons, -60.0, -math.inf, start=(0.0, -20.0))] == epsilons
+    assert max(depths) < -8.0
+
+
+def test_choices_come_from_sums_that_are_about_right():
+    """What the theorems are chosen by is near the certified bound, at every number of rounds."""
+    term = zeroed_out(1.2, 0.3, False)
+    counts, calls = rough_calls(term, 700, 0.5, -30.0)
+    assert counts.tolist() == [2.0**j for j in range(10)]
+    for count, call in zip(counts[2:], calls[2:], strict=True):
+        assert divergence(term, int(count), 1.0, 0.05, -30.0)[1] == pytest.approx(call, rel=0.05)
 
 
 def test_long_groups_leave_rounds_out():

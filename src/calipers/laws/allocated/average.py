@@ -59,7 +59,7 @@ from calipers.laws.core.source import LawSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_NODES, CELL_WEIGHTS = np.polynomial.legendre.leggauss(8)
 _CELL_WIDTH = 0.05
 SIGMA = Domain(0.1, 100.0)
 ROUNDS = Domain(1, 10**11, integer=True)
@@ -78,8 +78,14 @@ _CHARGED_TO_SHIFT = 1e-6
 
 def normal_cells(ends: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Quadrature points (cells x 8) and weights between consecutive `ends`."""
-    half = 0.5 * np.diff(ends)[:, None]
-    return ends[:-1, None] + half * (1.0 + _NODES), half * _WEIGHTS
+    points, half = cell_points(ends)
+    return points, half[:, None] * CELL_WEIGHTS
+
+
+def cell_points(ends: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same points, and half of the width of each cell: weights are their products with `CELL_WEIGHTS`."""
+    half = 0.5 * np.diff(ends)
+    return ends[:-1, None] + half[:, None] * (1.0 + _NODES), half
 
 
 def cell_error(slope: float, half_width: float) -> float:

@@ -33,10 +33,11 @@ mean is at least the geometric mean, and with theta = |mean c| / r that gives, w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -45,10 +46,11 @@ from calipers.citations import implements
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.allocated.first_batch import cover, hidden_with_first
-from calipers.laws.allocated.hidden_sums import divergence, divergences
+from calipers.laws.allocated.hidden_sums import divergences, rough_calls
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.core.profile_law import Nodes
+from calipers.numerics.types import FloatArray
 
 _ORDERS = (2, 4, 6, 8)
 _ANGLES = 4096
@@ -56,11 +58,15 @@ _SLACK = 1.0 + 1e-9
 """Covers the rounding of closed forms that are a few operations deep."""
 _SHARES = (0.08, 0.15, 0.24, 0.34, 0.42, 0.52, 0.64, 0.8)
 """Numbers of rounds to try, as shares of N/B."""
-_EXPONENTS, _LITTLE = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0), 0.005
-"""Minus the logarithms of what may be left uncovered, and the share of a bound that this may have."""
+_EXPONENTS = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0)
+"""Minus the logarithms of what may be left uncovered."""
 _SMALL_BATCH = 64
 """Below it a random member says no more than a chosen one where its gradient is small against the noise."""
 _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
+_FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN = 1.0, 3.0, 4.0
+"""Epsilons at which choices are made: the first in deviations of log L, the last in those of one release."""
+_CLEARLY = 3.0
+"""A theorem is left out where its bound seems to be so many times the other one's."""
 _LARGEST_EXPONENT = 600.0
 
 
@@ -156,30 +162,22 @@ class DisplacedEpoch(ShuffledEpoch):
         return 1.0
 
     def hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> Nodes:
-        """(node, delta) of each: the better one of both theorems, with the weights that seem best for it."""
-        nodes = [(epsilon, 1.0) for epsilon in epsilons]
-        if cover(1.0 / self.sigma, self.batch_size, self.dataset_size, _EXPONENTS[0]) is not None:
-            groups = groupby(epsilons, lambda epsilon: _exponent(self, reverse, _scanned(self, epsilon)))
-            found = [self.with_cover(exponent, [*some], reverse, resolution, log_tail) for exponent, some in groups]
-            nodes = [node for some in found for node in some]
-        if self.batch_size >= _SMALL_BATCH:
-            return nodes
-        values = dict(zip(epsilons, nodes, strict=True))
-        exposed = (e for e in epsilons if not self._more_exposed(self._fewest, e, values[e][1]))
-        for rounds, group in groupby(exposed, lambda epsilon: self.best_rounds(epsilon, reverse)):
-            some = [e for e in group if rounds > 0 and not self._more_exposed(rounds, e, values[e][1])]
+        """(node, delta) of each: by the theorem that seems better, with the weights that seem best, or by both."""
+        chosen = {epsilon: _chosen(self, reverse, epsilon) for epsilon in epsilons}
+        nodes = {epsilon: (epsilon, 1.0) for epsilon in epsilons}
+        for exponent, group in groupby(epsilons, lambda epsilon: chosen[epsilon].exponent):
+            if exponent > 0.0:
+                some = [*group]
+                nodes |= zip(some, self.with_cover(exponent, some, reverse, resolution, log_tail), strict=True)
+        for rounds, group in groupby(epsilons, lambda epsilon: chosen[epsilon].rounds):
+            some = [epsilon for epsilon in group if rounds > 0 and not self._more_exposed(rounds, *nodes[epsilon])]
             others = self.with_rounds(rounds, some, reverse, resolution, log_tail) if some else []
             for epsilon, (other, value) in zip(some, others, strict=True):
-                values[epsilon] = max(values[epsilon][0], other), min(values[epsilon][1], value)
-        return list(values.values())
-
-    @property
-    def _fewest(self) -> int:
-        """Rounds that are tried, of which the fewest expose least."""
-        return max(1, int(_SHARES[0] * self.dataset_size / self.batch_size))
+                nodes[epsilon] = max(nodes[epsilon][0], other), min(nodes[epsilon][1], value)
+        return list(nodes.values())
 
     def _more_exposed(self, rounds: int, epsilon: float, value: float) -> bool:
-        """Whether equal rounds, so many or more, bound delta by no less than the value: what they expose does."""
+        """Whether equal rounds bound delta by no less than the value: what they expose does."""
         return self.exposed(rounds) * self.known(epsilon) >= value
 
     def with_cover(
@@ -196,10 +194,6 @@ class DisplacedEpoch(ShuffledEpoch):
             for (node, value), known in zip(found, knowns, strict=True)
         ]
 
-    def best_rounds(self, epsilon: float, reverse: bool) -> int:
-        """The number of rounds that seems best at epsilon >= 0, or 0 where fixed batches are better."""
-        return _rounds(self, reverse, _scanned(self, epsilon))
-
     def with_rounds(
         self, rounds: int, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
     ) -> Nodes:
@@ -213,38 +207,60 @@ class DisplacedEpoch(ShuffledEpoch):
         return found
 
 
-def _scanned(epoch: DisplacedEpoch, epsilon: float) -> float:
-    """The nearest of a few epsilons at which numbers of rounds are compared."""
-    unit = 0.4 * min(1.0, epoch.shift)
-    return 0.0 if epsilon < 0.4 * unit else unit * 3.0 ** min(3, round(math.log(epsilon / unit, 3.0)))
+class _Chosen(NamedTuple):
+    """The exponent of what is covered, and a number of equal rounds: each 0 where its theorem is not asked."""
+
+    exponent: float
+    rounds: int
 
 
-@lru_cache(maxsize=512)
-def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
-    """The number of rounds with the least bound at epsilon, or 0 if none beats fixed batches there."""
-    most = epoch.dataset_size / epoch.batch_size
-    best, chosen = epoch.known(epsilon), 0
-    for share in _SHARES:
-        rounds = int(share * most)
-        if rounds < 1:
-            continue
-        if epoch.exposed(rounds) * epoch.known(epsilon) >= best:
-            break  # more rounds expose more
-        value = epoch.with_rounds(rounds, (epsilon,), reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[0][1]
-        if value < best:
-            best, chosen = value, rounds
-        elif chosen:
-            break  # more rounds hide more and expose more: past the best number it is the latter that counts
-    return chosen
+@lru_cache(maxsize=4096)
+def _chosen(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> _Chosen:
+    """What seems best at epsilon, from rough sums of 1, 2, 4, ... terms: it decides width and cost, not truth."""
+    term, known, hidden = epoch.term(epsilon, reverse), epoch.known(epsilon), _hidden(epoch, reverse, epsilon)
+    exponent, by_cover = _best_cover(epoch, known, hidden)
+    by_rounds, rounds = known, 0
+    for share in _SHARES if epoch.batch_size < _SMALL_BATCH else ():
+        count = max(1, int(share * epoch.dataset_size / epoch.batch_size))
+        value = hidden(count) + epoch.exposed(count) * known + seen_early(term, epoch.first, known)
+        by_rounds, rounds = min((by_rounds, rounds), (value, count))
+    clear = _CLEARLY * min(by_cover, by_rounds) if epsilon < _LAST_SCAN * epoch.shift else math.inf
+    return _Chosen(exponent if by_cover <= clear else 0.0, rounds if by_rounds <= clear else 0)
 
 
-@lru_cache(maxsize=512)
-def _exponent(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> float:
-    """The least exponent with which what is not covered adds little at epsilon."""
-    known, exponent = epoch.known(epsilon), _EXPONENTS[0]
-    # About what is covered: as many rounds of equal weight.
-    value = divergence(epoch.term(epsilon, reverse), epoch.rounds, 1.0, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
+def _hidden(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> Callable[[float], float]:
+    """About what equal rounds hide at epsilon, for any number of them: between the epsilons that were scanned."""
+    first = _FIRST_SCAN * epoch.shift / math.sqrt(epoch.rounds)
+    last = round(math.log(_LAST_SCAN * epoch.shift / first, _SCAN_RATIO))
+    scanned = np.append(0.0, first * _SCAN_RATIO ** np.arange(last + 1.0))
+    place = float(np.interp(epsilon * epsilon, scanned * scanned, np.arange(last + 2.0)))  # most are nearly normal
+    below, part = int(place), place - int(place)
+    counts, calls = _scan(epoch, reverse, float(scanned[below]))
+    if part > 0.0:
+        calls = (1.0 - part) * calls + part * _scan(epoch, reverse, float(scanned[below + 1]))[1]
+    slope = (calls[-1] - calls[-2]) / (counts[-1] - counts[-2]) if len(counts) > 1 else 0.0
+
+    def hidden(rounds: float) -> float:
+        beyond = slope * max(0.0, math.log(rounds) - counts[-1])
+        return math.exp(float(np.interp(math.log(rounds), counts, calls)) + beyond)
+
+    return hidden
+
+
+@lru_cache(maxsize=64)
+def _scan(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of numbers of rounds, and of about what so many equal ones hide at epsilon."""
+    counts, calls = rough_calls(epoch.term(epsilon, reverse), epoch.rounds, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)
+    return np.log(counts), np.log(calls)
+
+
+def _best_cover(epoch: DisplacedEpoch, known: float, hidden: Callable[[float], float]) -> tuple[float, float]:
+    """The exponent with the least bound, and about that bound; 0 where batches are too small for any."""
+    best = 0.0, math.inf
     for exponent in _EXPONENTS:
-        if 3.0 * math.exp(-exponent) * known < _LITTLE * value:
-            break
-    return exponent
+        covered = cover(1.0 / epoch.sigma, epoch.batch_size, epoch.dataset_size, exponent)
+        if covered is not None:
+            squares = covered.many * covered.low**2 + covered.few * covered.high**2
+            alike = (covered.many * covered.low + covered.few * covered.high) ** 2 / squares  # so many equal weights
+            best = min(best, (exponent, hidden(alike) + covered.exposed * known), key=lambda each: each[1])
+    return best

@@ -172,15 +172,16 @@ def first_payoff(term: HiddenTerm, known: float) -> tuple[FloatArray, FloatArray
 
 def lower_hull(places: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The points below which no convex function through lower values at all places can rise."""
-    kept: list[int] = []
-    for i in range(len(places)):
+    kept: list[tuple[float, float]] = []
+    for x, y in zip(places.tolist(), values.tolist(), strict=True):
         while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
-            if (values[b] - values[a]) * (places[i] - places[a]) < (values[i] - values[a]) * (places[b] - places[a]):
+            (ax, ay), (bx, by) = kept[-2], kept[-1]
+            if (by - ay) * (x - ax) < (y - ay) * (bx - ax):
                 break
             kept.pop()
-        kept.append(i)
-    return places[kept], values[kept]
+        kept.append((x, y))
+    found = np.array(kept)
+    return found[:, 0], found[:, 1]
 
 
 class _Epoch(NamedTuple):

@@ -38,7 +38,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.errors import CertificationError
-from calipers.laws.allocated.average import cell_error, lattice_points, normal_cells, refined
+from calipers.laws.allocated.average import CELL_WEIGHTS, cell_error, cell_points, lattice_points, normal_cells, refined
 from calipers.laws.allocated.average_ladder import UNDERFLOW, Ladder, LadderPlan, multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans, typical
 from calipers.laws.allocated.hidden_term import HiddenTerm
@@ -47,7 +47,7 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
 
-_CELL = 0.05
+_CELL, _PLAIN_CELL = 0.05, 0.2
 _FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
 _DEEPEST = -620.0
 LARGEST_ERROR = 0.1
@@ -147,18 +147,23 @@ class HiddenSum:
         """One term under noise, and shifted by each of `shifts`, split onto the places of a ladder."""
         low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
         ends = low / self.scale - self.offset, high / self.scale - self.offset
-        bends = np.array([low, *((lattice_points(plan, *ends) + self.offset) * self.scale), high])
+        bends = np.concatenate(([low], (lattice_points(plan, *ends) + self.offset) * self.scale, [high]))
         kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
         inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
-        points, weights = normal_cells(refined(np.concatenate(([-self.end], inner, [self.end]))))
+        points, widths = cell_points(refined(np.concatenate(([-self.end], inner, [self.end]))))
         values = np.clip(self.term.value(points), low, high)
-        scaled = weights / math.sqrt(2.0 * math.pi)
-        rows = [np.exp(-0.5 * (points - shift) ** 2) * scaled for shift in (0.0, *shifts)]
-        masses = np.stack([row.sum(axis=1) for row in rows])
+        rows = np.stack([np.exp(-0.5 * (points - shift) ** 2) for shift in (0.0, *shifts)])
+        masses, worths = rows @ CELL_WEIGHTS, (rows * values) @ CELL_WEIGHTS
         # Between two places a split is linear: a cell is split as its mean is.
-        means = np.stack([(row * values).sum(axis=1) for row in rows]) / masses
+        means = worths / masses
         error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
-        one = placed(means / self.scale - self.offset, masses, plan, error, float(self.rounds))
+        one = placed(
+            means / self.scale - self.offset,
+            masses * (widths / math.sqrt(2.0 * math.pi)),
+            plan,
+            error,
+            float(self.rounds),
+        )
         beyond = 2.0 * math.exp(self.log_loss)
         return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
 
@@ -189,7 +194,7 @@ class HiddenSum:
 
 @lru_cache(maxsize=64)
 def _plain(term: HiddenTerm, end: float) -> tuple[FloatArray, FloatArray]:
-    mesh, weights = normal_cells(refined(np.array([-end, end])))
+    mesh, weights = normal_cells(refined(np.array([-end, end]), _PLAIN_CELL))
     density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
     with np.errstate(over="ignore"):
         values = term.value(mesh).ravel()

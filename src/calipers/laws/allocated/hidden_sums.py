@@ -20,7 +20,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, one_more
+from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, added, multiplied, one_more
 from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, call_by_waves, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.strips import Strip
@@ -63,6 +63,18 @@ def divergences_too(
         sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
         few, more = _by_ladders(sums, (rounds, rounds + 1), 1.0, resolution)
     return few, more
+
+
+def rough_calls(term: HiddenTerm, rounds: int, resolution: float, log_tail: float) -> tuple[FloatArray, FloatArray]:
+    """m = 1, 2, 4, ... up to `rounds`, and about E[(X_1 + ... + X_m)+] / m: for choices, as nothing is charged."""
+    total = HiddenSum.deep(term, rounds, log_tail).ended(0.0)
+    plans = total.plans(resolution)[0]
+    power, calls = total.one(plans[0]), []
+    for plan in plans:
+        power = power if plan is plans[0] else added(power, power, plan, 1.0)
+        values, masses = power.flat()
+        calls.append(max(float(masses[0] @ np.maximum(values, 0.0)) / power.terms, 1e-300))
+    return np.ldexp(1.0, np.arange(len(plans))), np.array(calls)
 
 
 def _by_waves(
