@@ -219,11 +219,12 @@ def _chosen(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> _Chosen:
     """What seems best at epsilon, from rough sums of 1, 2, 4, ... terms: it decides width and cost, not truth."""
     term, known, hidden = epoch.term(epsilon, reverse), epoch.known(epsilon), _hidden(epoch, reverse, epsilon)
     exponent, by_cover = _best_cover(epoch, known, hidden)
-    by_rounds, rounds = known, 0
+    by_rounds, rounds = math.inf, 0
     for share in _SHARES if epoch.batch_size < _SMALL_BATCH else ():
         count = max(1, int(share * epoch.dataset_size / epoch.batch_size))
         value = hidden(count) + epoch.exposed(count) * known + seen_early(term, epoch.first, known)
-        by_rounds, rounds = min((by_rounds, rounds), (value, count))
+        if value < known:
+            by_rounds, rounds = min((by_rounds, rounds), (value, count))
     clear = _CLEARLY * min(by_cover, by_rounds) if epsilon < _LAST_SCAN * epoch.shift else math.inf
     return _Chosen(exponent if by_cover <= clear else 0.0, rounds if by_rounds <= clear else 0)
 
@@ -231,7 +232,7 @@ def _chosen(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> _Chosen:
 def _hidden(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> Callable[[float], float]:
     """About what equal rounds hide at epsilon, for any number of them: between the epsilons that were scanned."""
     first = _FIRST_SCAN * epoch.shift / math.sqrt(epoch.rounds)
-    last = round(math.log(_LAST_SCAN * epoch.shift / first, _SCAN_RATIO))
+    last = math.ceil(math.log(_LAST_SCAN * epoch.shift / first, _SCAN_RATIO))
     scanned = np.append(0.0, first * _SCAN_RATIO ** np.arange(last + 1.0))
     place = float(np.interp(epsilon * epsilon, scanned * scanned, np.arange(last + 2.0)))  # most are nearly normal
     below, part = int(place), place - int(place)

@@ -9,16 +9,24 @@ is computed once, about as finely as its factors are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.composed.direction import LONE_MARGIN, Above, Laws, Look, counted, log_escape_for, upper_shelf
+from calipers.laws.composed.direction import LONE_MARGIN, Above, Look, counted, log_escape_for, upper_shelf
 from calipers.laws.composed.loud import hides_nothing
-from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon, saddles_outward
+from calipers.laws.composed.saddle import (
+    Saddle,
+    least,
+    saddle_for_delta,
+    saddle_for_epsilon,
+    saddles_outward,
+    with_less_tilt,
+)
 from calipers.laws.composed.tails import TailFocus, UpperTail
 from calipers.laws.core.source import UpperSource
 from calipers.numerics.types import FloatArray
@@ -28,8 +36,6 @@ _ETA = 0.05
 _RELATIVE = 1e-4
 _SPACING, _MOST_SADDLES = 2.0, 60
 _DEEPEST = -600.0
-_RARE_STEPS, _NEARER = 0.4, 0.35
-"""Deviations of a tilted total, in shares of its mean, beyond which rare steps decide; how much nearer to 0 to look."""
 _NOTHING_PROVEN = -1e-9
 """Log of the mass at infinity, where that is all there is."""
 
@@ -54,18 +60,17 @@ class ProofProduct:
         if log_leak > math.log(delta):
             return math.inf
         pilot = direction.pilot(log_tail)
-        saddle, best = saddle_for_delta(pilot, math.log(delta)), math.inf
+        saddle, best, focus = saddle_for_delta(pilot, math.log(delta)), math.inf, TailFocus(delta=delta)
         for _ in range(4):
-            best = min(best, self._tail(direction, saddle, log_tail, TailFocus(delta=delta)).epsilon(delta))
+            best = min(best, self._tail(direction, saddle, log_tail, focus).epsilon(delta))
             if self.steps == 1 or abs(best - saddle.mean) < 0.7 * saddle.deviation:
                 break
             center = best if math.isfinite(best) else saddle.mean + 3.0 * saddle.deviation
             saddle = saddle_for_epsilon(pilot, center)
 
-        def ask(lighter: Saddle) -> float:
-            return self._tail(direction, lighter, log_tail, TailFocus(delta=delta)).epsilon(delta)
-
-        return min(self._with_less_tilt(pilot, saddle, best, best, ask), max(0.0, far))
+        lighter = with_less_tilt(pilot, saddle, best) if self.steps > 1 and math.isfinite(best) else ()
+        best = least(lambda each: self._tail(direction, each, log_tail, focus).epsilon(delta), lighter, _RELATIVE, best)
+        return min(best, max(0.0, far))
 
     def delta(self, epsilon: float) -> float:
         """At least the divergence at epsilon >= 0 in both directions."""
@@ -93,30 +98,10 @@ class ProofProduct:
         moment = direction.moment_bound(epsilon, saddle, log_tail)
         if saddle.log_delta < _DEEPEST:
             return min(1.0, moment)
-
-        def ask(lighter: Saddle) -> float:
-            return self._tail(direction, lighter, log_tail, TailFocus(epsilon=epsilon)).delta(epsilon)
-
-        pilot = direction.pilot(log_tail)
-        return min(1.0, moment, self._with_less_tilt(pilot, saddle, epsilon, ask(saddle), ask))
-
-    def _with_less_tilt(
-        self, pilot: Laws, saddle: Saddle, epsilon: float, best: float, ask: Callable[[Saddle], float]
-    ) -> float:
-        """The least of `best`, found at the saddle, and of what saddles nearer to 0 give, as long as that is less.
-
-        Where one epoch may show much, if very rarely, the tilt that moves the mean to epsilon does so by making that
-        probable, and the lattice becomes too coarse for what usually happens. Less of a tilt costs digits only.
-        """
-        center = epsilon
-        while self.steps > 1 and saddle.deviation > _RARE_STEPS * center > 0.0:
-            center *= _NEARER
-            saddle = saddle_for_epsilon(pilot, center)
-            found = ask(saddle)
-            if not found < best * (1.0 - _RELATIVE):
-                break
-            best = found
-        return best
+        focus = TailFocus(epsilon=epsilon)
+        saddles = chain((saddle,), with_less_tilt(direction.pilot(log_tail), saddle, epsilon) if self.steps > 1 else ())
+        best = least(lambda each: self._tail(direction, each, log_tail, focus).delta(epsilon), saddles, _RELATIVE)
+        return min(1.0, moment, best)
 
     def _tail(self, direction: Above, saddle: Saddle, log_tail: float, focus: TailFocus | None) -> UpperTail:
         return direction.upper(Look(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus))

@@ -11,7 +11,7 @@ These are estimates. They decide only how a bound is computed, never what it say
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from calipers.laws.core.law import Law
@@ -20,6 +20,8 @@ from calipers.numerics.elementary import halved_ratio
 _LOWEST, _HIGHEST = 1e-7, 1e9
 _ALIKE = 0.4
 """Tilts that differ by less than this, times the deviation of a step, are alike to it."""
+_RARE_STEPS, _NEARER = 0.4, 0.35
+"""The deviation of a tilted total, as a share of epsilon, beyond which rare steps decide; how much nearer 0 to look."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,29 @@ def saddles_outward(
             break
         found.append(following)
     return found
+
+
+def with_less_tilt(factors: Sequence[tuple[Law, int]], saddle: Saddle, epsilon: float) -> Iterator[Saddle]:
+    """Saddles for epsilons nearer and nearer to 0, as long as rare large steps decide how far the total spreads.
+
+    Where one step may show much, if very rarely, the tilt that moves the mean to epsilon does so by making that step
+    probable, and the lattice is too coarse for what usually happens. Less of a tilt costs digits only.
+    """
+    while saddle.deviation > _RARE_STEPS * epsilon > 0.0:
+        epsilon *= _NEARER
+        saddle = saddle_for_epsilon(factors, epsilon)
+        yield saddle
+
+
+def least(ask: Callable[[Saddle], float], saddles: Iterable[Saddle], share: float, best: float = math.inf) -> float:
+    """The least of `best` and of what is found at saddles in turn, as long as it falls by this share of itself."""
+    for saddle in saddles:
+        found = ask(saddle)
+        falls = math.isinf(best) or found < best - share * abs(best)
+        best = min(best, found)
+        if not falls:
+            break
+    return best
 
 
 def _bisect(factors: Sequence[tuple[Law, int]], too_small: Callable[[Saddle], bool]) -> Saddle:

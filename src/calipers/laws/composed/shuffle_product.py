@@ -10,7 +10,8 @@ there is none.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.kept import kept
@@ -26,7 +27,14 @@ from calipers.laws.composed.direction import (
     lower_shelf,
 )
 from calipers.laws.composed.loud import LEAST, Chebyshev, log_errors
-from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon, saddles_outward
+from calipers.laws.composed.saddle import (
+    Saddle,
+    least,
+    saddle_for_delta,
+    saddle_for_epsilon,
+    saddles_outward,
+    with_less_tilt,
+)
 from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
 
@@ -62,24 +70,25 @@ class AttackProduct:
         apart = self.told_apart(_USUAL_CURVE)
         if apart is not None and apart + epsilon < _NOTHING:
             return 1.0 - 1e-15, False
-        best = (0.0, False)
-        for direction in self.directions:
-            if self.loud:
-                best = max(best, (self._chebyshev(direction).delta(epsilon), direction.reverse))
-                continue
-            if epsilon == 0.0:
-                best = max(best, (self._start(direction, self._depth(_USUAL_CURVE)).delta(0.0), direction.reverse))
-                continue
-            log_tail = -40.0 - math.log(self.steps)
+        return max((self._delta_one_way(each, epsilon), each.reverse) for each in self.directions)
+
+    def _delta_one_way(self, direction: Below, epsilon: float) -> float:
+        if self.loud:
+            return self._chebyshev(direction).delta(epsilon)
+        if epsilon == 0.0:
+            return self._start(direction, self._depth(_USUAL_CURVE)).delta(0.0)
+        log_tail = -40.0 - math.log(self.steps)
+        saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+        if saddle.log_delta < _DEEPEST:
+            return 0.0
+        if saddle.log_delta < 0.5 * log_tail:
+            log_tail = saddle.log_delta - math.log(self.steps) - 30.0
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            if saddle.log_delta < _DEEPEST:
-                continue
-            if saddle.log_delta < 0.5 * log_tail:
-                log_tail = saddle.log_delta - math.log(self.steps) - 30.0
-                saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            tail = direction.lower(_look(saddle, log_tail, direction, TailFocus(epsilon=epsilon)))
-            best = max(best, (tail.delta(epsilon), direction.reverse))
-        return best
+        saddles, focus = (
+            chain((saddle,), self._lighter(direction, saddle, log_tail, epsilon)),
+            TailFocus(epsilon=epsilon),
+        )
+        return -least(lambda each: -_tail(each, log_tail, direction, focus).delta(epsilon), saddles, _RELATIVE)
 
     def rough_epsilon(self, delta: float) -> float:
         """At most epsilon(delta) of the truth, from one rough look at tests of P's presence."""
@@ -97,20 +106,25 @@ class AttackProduct:
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon(delta) of the truth; 0 if no test shows more."""
         delta = OPEN_UNIT.check("delta", delta)
-        log_tail = math.log(delta) - math.log(self.steps) - 18.0
-        best = (0.0, False)
-        for direction in self.directions:
-            if self.loud:
-                best = max(best, (self._chebyshev(direction).epsilon(delta), direction.reverse))
-                continue
-            saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
-            for _ in range(4):
-                found = direction.lower(_look(saddle, log_tail, direction, TailFocus(delta=delta))).epsilon(delta)
-                best = max(best, (found, direction.reverse))
-                if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
-                    break
-                saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
-        return best
+        return max((self._epsilon_one_way(each, delta), each.reverse) for each in self.directions)
+
+    def _epsilon_one_way(self, direction: Below, delta: float) -> float:
+        if self.loud:
+            return self._chebyshev(direction).epsilon(delta)
+        log_tail, focus, best = math.log(delta) - math.log(self.steps) - 18.0, TailFocus(delta=delta), 0.0
+        saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
+        for _ in range(4):
+            found = _tail(saddle, log_tail, direction, focus).epsilon(delta)
+            best = max(best, found)
+            if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
+                break
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
+        lighter = self._lighter(direction, saddle, log_tail, best)
+        return -least(lambda each: -_tail(each, log_tail, direction, focus).epsilon(delta), lighter, _RELATIVE, -best)
+
+    def _lighter(self, direction: Below, saddle: Saddle, log_tail: float, epsilon: float) -> Iterable[Saddle]:
+        """Saddles with less of a tilt, at which tests of several epochs may show more."""
+        return with_less_tilt(direction.pilot(log_tail), saddle, epsilon) if self.steps > 1 else ()
 
     @kept
     def told_apart(self, smallest_delta: float) -> float | None:
@@ -155,3 +169,7 @@ def _look(saddle: Saddle, log_tail: float, direction: Below, focus: TailFocus | 
     eta = min(ATTACK_RESOLUTION, direction.eta_within(_WIDEST, saddle))
     cells = (ATTACK_RESOLUTION, saddle.tilt)
     return Look(saddle, eta, log_tail, log_escape_for(saddle, _RELATIVE), focus, cells)
+
+
+def _tail(saddle: Saddle, log_tail: float, direction: Below, focus: TailFocus) -> LowerTail:
+    return direction.lower(_look(saddle, log_tail, direction, focus))
