@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from calipers.errors import InputError
 from calipers.laws.allocated.average import AllocationPair
 from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.composed.product import Product
+from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.core.law import Law
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
 
@@ -41,6 +46,35 @@ def test_below_a_product_that_closes() -> None:
     found, backward = AttackProduct(factors).epsilon(1e-6)
     assert 0.99 * jaws.lower <= found <= jaws.upper
     assert not backward
+
+
+def two_by_atoms(law: Law) -> Callable[[float], float]:
+    """The divergence of two independent steps with this law: all pairs of its atoms, and what is infinite of either."""
+    ratios = np.add.outer(law.log_ratio, law.log_ratio).ravel()
+    masses = np.exp(np.add.outer(law.log_p, law.log_p)).ravel()
+    infinite = 1.0 - (1.0 - law.p_inf) ** 2
+
+    def delta(epsilon: float) -> float:
+        return infinite + float(np.sum(masses * np.maximum(-np.expm1(epsilon - ratios), 0.0)))
+
+    return delta
+
+
+@pytest.mark.parametrize("sigma", [2.33, 1.0])
+def test_two_epochs_are_pairs_of_atoms(sigma: float) -> None:
+    """An epoch that may show much, if rarely: a lattice made for what is rare would lose some percent of the rest."""
+    attack, proof = ShuffleAttack(sigma, 400, 0.999), ShuffledEpoch(sigma, 400, 0.999)
+    below, above = AttackProduct([(attack, 2)]), ProofProduct([(proof, 2)])
+    log_tail = math.log(1e-5) - math.log(2.0) - 18.0
+    shown = two_by_atoms(below.directions[0].pilot(log_tail)[0][0])
+    proven = two_by_atoms(above.directions[0].pilot(log_tail)[0][0])
+    found = below._epsilon_one_way(below.directions[0], 1e-5)
+    assert shown(found) >= 1e-5 > shown(1.002 * found)
+    bound = above._epsilon_one_way(above.directions[0], 1e-5, log_tail)
+    assert proven(bound) <= 1e-5 < proven(bound / 1.002)
+    for epsilon in (0.5 * bound, 0.8 * bound):
+        assert 0.99 * shown(epsilon) <= below._delta_one_way(below.directions[0], epsilon) <= shown(epsilon)
+        assert proven(epsilon) <= above._delta_one_way(above.directions[0], epsilon, 0.0) <= 1.01 * proven(epsilon)
 
 
 def test_a_second_phase_shows_more() -> None:
