@@ -223,29 +223,35 @@ def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None
 def _trimmed(
     rungs: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float, laws: int
 ) -> tuple[dict[int, Strip], float, float]:
-    """Without the far ends of all rungs, as long as they matter less than e^log_loss for the final sum.
+    """Without the far ends, as long as they matter less than e^log_loss for the final sum.
 
     Leaving out a base mass q of one block leaves out at most blocks * q of the final base law; of
     a marked law it leaves out the block's marked mass if the mark is inside, and blocks * q else. Where there is no
     marked law the first moment stands for it.
     """
-    allowed, lost, lost_moment = math.exp(plan.log_loss) / len(rungs), 0.0, 0.0
+    order, values, masses = _sorted(rungs, plan.step)
+    base = masses[:laws].sum(axis=0)
+    marked = masses[laws:].sum(axis=0) if len(masses) > laws else base * np.abs(values) / terms
+    weight = (blocks + 1.0) * base + marked
+    allowed = math.exp(plan.log_loss)
+    left = int(np.searchsorted(np.cumsum(weight[order]), allowed))
+    right = int(np.searchsorted(np.cumsum(weight[order][::-1]), allowed))
+    dropped = np.concatenate((order[:left], order[len(order) - right :]))
+    if len(dropped) == 0:
+        return rungs, 0.0, 0.0
+    lost = float(base[dropped].sum())
+    lost_moment = float(np.sum(base[dropped] * np.abs(values[dropped]))) / terms
+    gone = np.zeros(len(values), dtype=bool)
+    gone[dropped] = True
     kept: dict[int, Strip] = {}
+    start = 0
     for e, strip in rungs.items():
-        rows, unit = strip.rows, math.ldexp(plan.step, e)
-        base = rows[0] if laws == 1 else rows[:laws].sum(axis=0)
-        marked = rows[laws:].sum(axis=0) if len(rows) > laws else base * np.abs(places(strip)) * (unit / terms)
-        weight = (blocks + 1.0) * base + marked
-        left = int(np.searchsorted(np.cumsum(weight), allowed))
-        right = len(weight) - int(np.searchsorted(np.cumsum(weight[::-1]), allowed))
-        if left == 0 and right == len(weight):
-            kept[e] = strip
-            continue
-        for gone in (slice(0, left), slice(max(left, right), len(weight))):
-            lost += float(base[gone].sum())
-            lost_moment += float(base[gone] @ np.abs(places(strip)[gone])) * unit / terms
-        if left < right:
-            kept[e] = Strip(strip.low + left, rows[:, left:right])
+        size = strip.rows.shape[1]
+        rows = np.where(gone[start : start + size], 0.0, strip.rows)
+        start += size
+        rest = shrunk(Strip(strip.low, rows))
+        if rest is not None:
+            kept[e] = rest
     slack = 1.0 + 1e-9
     return kept, slack * lost, slack * lost_moment
 
