@@ -163,12 +163,17 @@ def _accurate_log_ratio(p: Mixture, q: Mixture, rel_p: Density, rel_q: Density) 
         if many is not None:
             return np.asarray(np.exp(many.log_sums(flat)) - moved)
         ordered = bool(np.all(flat[1:] >= flat[:-1]))
-        change = np.zeros_like(flat)
+        change, gone = np.zeros_like(flat), 0.0
         for w, m in shifted:
-            # Left of here e^(...) - 1 is -1 in double precision, and need not be computed.
-            start = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered and m > 0.0 else 0
-            change[:start] -= w
-            change[start:] += w * np.expm1(m * (flat[start:] - 0.5 * m))
+            # Left of here (or right, of a negative mean) e^(...) - 1 is -1 in double precision, and is not computed.
+            place = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered else 0 if m > 0.0 else len(flat)
+            if place == (len(flat) if m > 0.0 else 0):
+                gone += w
+                continue
+            some, rest = (slice(place, None), slice(place)) if m > 0.0 else (slice(place), slice(place, None))
+            change[rest] -= w
+            change[some] += w * np.expm1(m * (flat[some] - 0.5 * m))
+        change -= gone
         return np.asarray(change if standard else change * np.exp(-rel_q(flat)))
 
     def log_ratio(z: FloatArray) -> FloatArray:
