@@ -57,10 +57,12 @@ class Progression:
     @classmethod
     def of(cls, log_weights: FloatArray, means: FloatArray) -> Progression | None:
         """None where the means are few, or no multiples of one number, up to the rounding of a product."""
+        if len(means) < 5:
+            return None
         order = np.argsort(means)
         means, log_weights = means[order], log_weights[order]
         steps = np.diff(means)
-        if len(means) < 5 or float(np.min(steps)) <= 0.0:
+        if float(np.min(steps)) <= 0.0:
             return None
         least, most = float(np.min(steps)), float(np.max(steps))
         far = int(np.argmax(np.abs(means)))
