@@ -206,12 +206,14 @@ def _stretches(log_weights: FloatArray, unit: float, low: FloatArray, high: Floa
         kept = np.flatnonzero(np.any(grown > _NOTHING, axis=0))
         first, last = int(kept[0]), int(kept[-1])
         middle = (first + last) // 2
-        if half * float(means[last] - means[middle]) > 0.5 * _STRETCH and end > start + 1:
-            width *= 0.5
+        # Twice as long a stretch has two to four times the exponents: the next one is as long as will surely do.
+        share = half * float(means[last] - means[middle]) / (0.5 * _STRETCH)
+        if share > 1.0 and end > start + 1:
+            width = 2.0 * half * max(0.1, 0.9 * share**-0.7)
             continue
         terms = np.exp(logs[:, first : last + 1] - peaks)
         yield _Stretch(slice(start, end), center, terms, peaks, first, middle, last)
-        start, width = end, 2.0 * width
+        start, width = end, width * min(2.0, max(1.0, 0.9 * max(share, 1e-3) ** -0.5))
 
 
 def log_sums_together(log_weights: FloatArray, unit: float, z: FloatArray) -> FloatArray:
