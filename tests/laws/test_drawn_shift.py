@@ -15,7 +15,8 @@ from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.part_algebra import revealed
-from calipers.numerics.binomial import hypergeometric
+from calipers.numerics.binomial import hypergeometric, log_binomial
+from calipers.schemes.units import binomial_shifts
 
 
 def binomial(trials, rate):
@@ -67,6 +68,24 @@ def test_shifts_that_are_left_out_count_as_infinite():
     assert rare <= law.delta(1000.0) < 1.001 * rare
     both = drawn_shift(shifts, opposite=True).upper(0.05, -200.0)
     assert rare <= min(both.delta(1000.0), both.reverse().delta(1000.0))
+
+
+@pytest.mark.parametrize(("trials", "rate"), [(2, 0.5), (200, 1e-6), (300, 0.9), (20_000, 1e-4), (20_000, 0.01)])
+def test_successes_that_are_never_built_are_too_rare_to_tell(trials, rate):
+    """Of trials in their thousands as of all of their numbers of successes: not a bit less is left out."""
+    j = np.arange(trials + 1.0)
+    every = Shifts.of(0.5 * j, np.exp(log_binomial(j, trials, rate)))
+    found = binomial_shifts(trials, rate, 0.5)
+    assert (found.lengths, found.weights) == (every.lengths, every.weights)
+    assert every.beyond <= found.beyond <= every.beyond * (1 + 1e-12)
+
+
+def test_a_billion_places_are_as_quick_as_ten():
+    """With a mean of a third, j is nearly Poisson, and nothing of the size of the batch is built."""
+    found = binomial_shifts(10**9, 3e-10, 1.0)
+    assert len(found.lengths) < 100
+    assert sum(found.weights) == pytest.approx(1.0, rel=1e-12)
+    assert stats.poisson.sf(len(found.lengths) - 1, 0.3) == pytest.approx(found.beyond, rel=1e-6)
 
 
 def test_one_record_is_the_poisson_pair():

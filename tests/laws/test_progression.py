@@ -20,7 +20,8 @@ def exact(log_weights, means, z):
 
 
 @pytest.mark.parametrize(
-    ("unit", "count", "rate"), [(0.9, 20, 0.004), (4.0, 60, 0.3), (1e-3, 200, 0.5), (2.5, 7, 1e-9)]
+    ("unit", "count", "rate"),
+    [(0.9, 20, 0.004), (4.0, 60, 0.3), (1e-3, 200, 0.5), (2.5, 7, 1e-9), (0.21, 400, 0.4), (1.0, 200, 0.2)],
 )
 def test_a_progression_adds_up_to_its_stated_error(unit, count, rate):
     """Far beyond the last mean, and far below the first."""
@@ -34,6 +35,20 @@ def test_a_progression_adds_up_to_its_stated_error(unit, count, rate):
         truth = exact(log_weights, means, z[place])
         largest = float(np.max(np.abs(log_weights) + means * (abs(z[place]) + 0.5 * means)))
         # Beside the stated share the exponents of the terms are rounded, a few times each.
+        assert abs(float(mp.mpf(float(sums[place])) - truth)) <= found.share_error + 5e-16 * largest
+
+
+def test_points_may_be_near_here_and_far_there():
+    """Rows of as many points as others, but much longer, are divided; and so are groups of two and of three lengths."""
+    j = np.flatnonzero(np.arange(700) % 5 % 3 == 0)
+    log_weights, means = log_binomial(j.astype(float), 700, 0.3), 0.4 * j
+    found = Progression.of(log_weights, means)
+    assert found is not None
+    z = np.sort(np.concatenate((np.linspace(70.0, 90.0, 5000), np.linspace(-20.0, 300.0, 300))))
+    sums = found.log_sums(z)
+    for place in [*range(0, len(z), 331), *np.flatnonzero(np.diff(z) > 0.5)[::40]]:
+        truth = exact(log_weights, means, z[place])
+        largest = float(np.max(np.abs(log_weights) + means * (abs(z[place]) + 0.5 * means)))
         assert abs(float(mp.mpf(float(sums[place])) - truth)) <= found.share_error + 5e-16 * largest
 
 

@@ -22,20 +22,26 @@ import numpy as np
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
-from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed, known_times, release
 
 MOST_RECORDS = 10_000
+_DEEPEST = -690.0
+"""Of trials in their millions, larger numbers of successes than matter with this log tail are never built."""
 _SAME = "The record's clipped gradient is the same unit vector in every step"
 
 
 @functools.lru_cache(maxsize=64)
 def binomial_shifts(trials: int, rate: float, shift: float) -> Shifts:
     """j times `shift`, j binomial."""
-    chances = np.exp(log_binomial(np.arange(trials + 1.0), trials, rate))
+    window = binomial_window(trials, rate, _DEEPEST)
+    j = np.arange(window.values[-1] + 1.0)
+    chances = np.exp(log_binomial(j, trials, rate))
+    # What lies beyond the last j is counted there, and there it is too rare to be told from what is beyond.
+    chances[-1] += window.outside if j[-1] < trials else 0.0
     rounding = BINOMIAL_RELATIVE_ERROR if trials > 1 else 1e-15
-    return Shifts.of([shift * j for j in range(trials + 1)], [float(chance) for chance in chances], rounding)
+    return Shifts.of((shift * j).tolist(), chances.tolist(), rounding)
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -69,6 +70,7 @@ def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float
     return width
 
 
+@lru_cache(maxsize=64)
 def widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> Widest:
     """The largest width at every place whose quadrature error is negligible.
 
@@ -155,11 +157,17 @@ class _Tilted(NamedTuple):
     log_mass: float
 
 
-def _tilted(part: SmoothPart, low: float, high: float, tilt: float) -> _Tilted:
+@lru_cache(maxsize=64)
+def _looked_at(part: SmoothPart, low: float, high: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """A rough grid, log L there, and the density of Q between: the same for every tilt."""
     grid = np.linspace(low, high, max(64, math.ceil(4.0 * (high - low) / part.scale)) + 1)
-    x = part.log_ratio(grid)
+    return grid, part.log_ratio(grid), part.log_q(0.5 * (grid[:-1] + grid[1:]))
+
+
+def _tilted(part: SmoothPart, low: float, high: float, tilt: float) -> _Tilted:
+    grid, x, log_q = _looked_at(part, low, high)
     middle = 0.5 * (x[:-1] + x[1:])
-    log_w = part.log_q(0.5 * (grid[:-1] + grid[1:])) + tilt * middle
+    log_w = log_q + tilt * middle
     peak, spacing = float(log_w.max()), float(grid[1] - grid[0])
     w = np.exp(log_w - peak)
     total = float(w.sum())

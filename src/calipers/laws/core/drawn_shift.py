@@ -58,20 +58,21 @@ class Shifts:
     @classmethod
     def of(cls, lengths: Sequence[float], weights: Sequence[float], rounding: float = 1e-15) -> Shifts:
         """Equal lengths are put together, lengths of probability 0 left out, and 0 counted in."""
-        total: dict[float, float] = {0.0: 0.0}
-        for length, weight in zip(lengths, weights, strict=True):
-            if length < 0.0 or weight < 0.0:
-                raise InputError(f"Expected lengths and weights >= 0, got {length:g} and {weight:g}.")
-            total[float(length)] = total.get(float(length), 0.0) + float(weight)
-        kept = sorted(total)
-        masses = [total[length] for length in kept]
-        if abs(math.fsum(masses) - 1.0) > 1e-9:
-            raise InputError(f"Expected weights with sum 1, got {math.fsum(masses):.15g}.")
+        given, chances = np.append(0.0, lengths), np.append(0.0, weights)
+        if float(np.min(given)) < 0.0 or float(np.min(chances)) < 0.0:
+            raise InputError(
+                f"Expected lengths and weights >= 0, got {float(np.min(given)):g} and {float(np.min(chances)):g}."
+            )
+        kept, places = np.unique(given, return_inverse=True)
+        masses = np.bincount(places, chances)
+        total = math.fsum(masses.tolist())
+        if abs(total - 1.0) > 1e-9:
+            raise InputError(f"Expected weights with sum 1, got {total:.15g}.")
         tail = np.cumsum(masses[::-1])[::-1]
         last = max(1, int(np.count_nonzero(tail > _RAREST)))
         beyond = float(tail[last]) if last < len(kept) else 0.0
-        found = [(length, mass) for length, mass in zip(kept[:last], masses[:last], strict=True) if mass > 0.0]
-        return cls(tuple(length for length, _ in found), tuple(mass for _, mass in found), rounding, beyond)
+        kept, masses = kept[:last], masses[:last]
+        return cls(tuple(kept[masses > 0.0].tolist()), tuple(masses[masses > 0.0].tolist()), rounding, beyond)
 
     def without(self, rarest: float) -> Shifts:
         """The largest lengths left out, as many as have at most this probability together."""

@@ -7,6 +7,7 @@ log1p of the summed differences.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -148,27 +149,34 @@ def _accurate_log_ratio(p: Mixture, q: Mixture, rel_p: Density, rel_q: Density) 
     Components shared by P and Q (same mean) contribute their weight difference only; the ratio
     (p - q)/q is then a sum of few terms of known sign structure.
     """
-    weights: dict[float, float] = {}
-    for sign, mixture in ((1.0, p), (-1.0, q)):
-        for w, m in zip(*mixture, strict=True):
-            weights[m] = weights.get(m, 0.0) + sign * w
-    shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
-
     standard = list(q[1]) == [0.0]  # then q is the reference density itself
-    many = _progression(shifted) if standard else None
-    moved = math.fsum(w for w, _ in shifted)
+
+    @functools.cache  # many parts are cut together, and none of their ratios is asked for
+    def differences() -> tuple[list[tuple[float, float]], Progression | None]:
+        weights: dict[float, float] = {}
+        for sign, mixture in ((1.0, p), (-1.0, q)):
+            for w, m in zip(*mixture, strict=True):
+                weights[m] = weights.get(m, 0.0) + sign * w
+        shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
+        return shifted, _progression(shifted) if standard else None
 
     def change_of(flat: FloatArray) -> FloatArray:
         """(p - q)/q: sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero."""
+        shifted, many = differences()
         if many is not None:
-            return np.asarray(np.exp(many.log_sums(flat)) - moved)
+            return np.asarray(np.exp(many.log_sums(flat)) - math.fsum(w for w, _ in shifted))
         ordered = bool(np.all(flat[1:] >= flat[:-1]))
-        change = np.zeros_like(flat)
+        change, gone = np.zeros_like(flat), 0.0
         for w, m in shifted:
-            # Left of here e^(...) - 1 is -1 in double precision, and need not be computed.
-            start = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered and m > 0.0 else 0
-            change[:start] -= w
-            change[start:] += w * np.expm1(m * (flat[start:] - 0.5 * m))
+            # Left of here (or right, of a negative mean) e^(...) - 1 is -1 in double precision, and is not computed.
+            place = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered else 0 if m > 0.0 else len(flat)
+            if place == (len(flat) if m > 0.0 else 0):
+                gone += w
+                continue
+            some, rest = (slice(place, None), slice(place)) if m > 0.0 else (slice(place), slice(place, None))
+            change[rest] -= w
+            change[some] += w * np.expm1(m * (flat[some] - 0.5 * m))
+        change -= gone
         return np.asarray(change if standard else change * np.exp(-rel_q(flat)))
 
     def log_ratio(z: FloatArray) -> FloatArray:
@@ -210,12 +218,12 @@ def _faint_ratio_error(p: Mixture, q: Mixture) -> Callable[[float, float], float
     """
     shifted = [(w, m) for w, m in zip(*p, strict=True) if m != 0.0]
     standard = [list(part) for part in q] == [[1.0], [0.0]]
-    many = _progression(shifted) if standard else None
-    share = 0.0 if many is None else 2.0 * many.share_error + 1e-13  # log sums are at most 700
 
     def error(low: float, high: float) -> float:
         if not standard:
             return math.inf
+        many = _progression(shifted)
+        share = 0.0 if many is None else 2.0 * many.share_error + 1e-13  # log sums are at most 700
         farthest = [(w, max(m * (low - 0.5 * m), m * (high - 0.5 * m), 0.0)) for w, m in shifted]
         change = math.fsum(w * math.exp(min(a, 600.0)) for w, a in farthest)
         # |a| e^a is at most 1 for a < 0.

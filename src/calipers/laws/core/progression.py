@@ -4,7 +4,7 @@ sum over j of w_j e^(m_j z - m_j^2/2) with m_j = n_j s, n_j whole, is a polynomi
 coefficients: one exponential a point and a multiplication a term, where adding term by term takes an exponential each.
 Points are taken in stretches around a center c, so that with x = e^(s (z - c)) no power leaves the range of doubles,
 and terms that are nowhere in the stretch more than e^-60 of the one that is largest at c are left out. The fewer terms
-are left, the longer a stretch may be.
+are left, the longer a stretch may be. Stretches of equally many points are rows of one matrix, computed together.
 
 Where the unit s is large, stretches would be many and hold a few terms each. If log w_j bends nowhere upward by as much
 as s^2, the logs of the terms at one point bend downward everywhere, by b = s^2 less that: there is one largest term,
@@ -34,13 +34,16 @@ from calipers.numerics.types import FloatArray
 _STRETCH = 80.0
 """Within a stretch no power of x is farther from 1 than e to this."""
 _NOTHING = -60.0
-_MOST_POWERS = 256
+_MOST_POWERS, _SPARSEST = 1024, 8
+"""Of all terms, and for every term: a polynomial has those between too."""
 _MOST_NEIGHBORS = 4
 """On either side of the largest term: then a few terms are added at every point."""
 _LEAST_POINTS = 300
 """Of fewer points all terms are added as they are: there is more to set up than to compute."""
 _MOST_POINTS = 250
 """For every term. With more of them stretches are long, however few their terms are, and take fewer exponentials."""
+_AT_ONCE = 1 << 15
+"""Points that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +57,24 @@ class Progression:
     @classmethod
     def of(cls, log_weights: FloatArray, means: FloatArray) -> Progression | None:
         """None where the means are few, or no multiples of one number, up to the rounding of a product."""
+        if len(means) < 5:
+            return None
         order = np.argsort(means)
         means, log_weights = means[order], log_weights[order]
         steps = np.diff(means)
-        if len(means) < 5 or float(np.min(steps)) <= 0.0:
+        if float(np.min(steps)) <= 0.0:
             return None
-        unit = float(np.min(steps))
-        powers = np.rint(means / unit)
-        if float(np.max(np.abs(powers))) > _MOST_POWERS:
-            return None
-        far = int(np.argmax(np.abs(powers)))
-        unit = float(means[far] / powers[far])
-        if not np.all(np.abs(means - powers * unit) <= 4e-16 * np.abs(means)):
-            return None
-        return cls(log_weights, powers, unit)
+        least, most = float(np.min(steps)), float(np.max(steps))
+        far = int(np.argmax(np.abs(means)))
+        # Of lengths in groups, steps are so many units or one more.
+        for unit in (least, most - least):
+            if unit * min(_MOST_POWERS, _SPARSEST * len(means)) < abs(means[far]):
+                return None
+            powers = np.rint(means / unit)
+            unit = float(means[far] / powers[far])
+            if np.all(np.abs(means - powers * unit) <= 4e-16 * np.abs(means)):
+                return cls(log_weights, powers, unit)
+        return None
 
     @property
     def share_error(self) -> float:
@@ -80,16 +87,7 @@ class Progression:
             return log_sum_exp(self.log_weights, self.powers * self.unit, z)
         if self._neighbors <= _MOST_NEIGHBORS and len(z) < _MOST_POINTS * len(self.powers):
             return self._few_terms(z, self._neighbors)
-        found, start, width = np.empty_like(z), 0, float(z[-1] - z[0])
-        while start < len(z):
-            end = max(start + 1, int(np.searchsorted(z, z[start] + width, side="right")))
-            sums = self._stretch(z[start:end])
-            if sums is None:
-                width *= 0.5
-                continue
-            found[start:end] = sums
-            start, width = end, 2.0 * width
-        return found
+        return np.concatenate([self._rows(z[None, i : i + _AT_ONCE])[0] for i in range(0, len(z), _AT_ONCE)])
 
     @functools.cached_property
     def _neighbors(self) -> int:
@@ -115,29 +113,42 @@ class Progression:
             total += np.where(other == largest + away, term, 0.0)
         return np.asarray(peak + np.log(total))
 
-    def _stretch(self, z: FloatArray) -> FloatArray | None:
-        """The sums at neighboring points; None where they are too far apart."""
-        center, half = 0.5 * float(z[0] + z[-1]), 0.5 * float(z[-1] - z[0])
-        means = self.powers * self.unit
-        logs = self.log_weights + means * (center - 0.5 * means)
-        largest = int(np.argmax(logs))
-        peak = float(logs[largest])
+    @functools.cached_property
+    def _dense(self) -> tuple[FloatArray, FloatArray]:
+        """Logs of weights at all multiples of the unit from the first power to the last, and these means."""
+        logs = np.full(int(self.powers[-1] - self.powers[0]) + 1, -np.inf)
+        logs[(self.powers - self.powers[0]).astype(np.int64)] = self.log_weights
+        return logs, self.unit * (self.powers[0] + np.arange(len(logs)))
+
+    def _rows(self, z: FloatArray) -> FloatArray:
+        """The sums at rows of increasing points; those of a row in which they are too far apart by quarters of it."""
+        weights, means = self._dense
+        center, half = 0.5 * (z[:, :1] + z[:, -1:]), 0.5 * (z[:, -1:] - z[:, :1])
+        logs = weights + means * (center - 0.5 * means)
+        largest = np.argmax(logs, axis=1)[:, None]
+        peak = np.take_along_axis(logs, largest, axis=1)
+        logs -= peak
         # From the center to an end no term grows by more than this against the one that was largest there.
-        kept = np.flatnonzero(logs + np.abs(means - means[largest]) * half > peak + _NOTHING)
-        first, last = int(kept[0]), int(kept[-1])
-        if half * float(means[last] - means[first]) > _STRETCH and len(z) > 1:
-            return None
-        coefficients = np.zeros(int(self.powers[last] - self.powers[first]) + 1)
-        coefficients[(self.powers[first : last + 1] - self.powers[first]).astype(np.int64)] = np.exp(
-            logs[first : last + 1] - peak
-        )
-        away = self.unit * (z - center)
-        x = np.exp(away)
-        total = np.full_like(z, coefficients[-1])
-        for coefficient in coefficients[-2::-1]:
+        kept = logs + np.abs(means - means[largest]) * half > _NOTHING
+        first, last = np.argmax(kept, axis=1), len(means) - 1 - np.argmax(kept[:, ::-1], axis=1)
+        steepest = self.unit * half[:, 0]
+        near = steepest * (last - first) <= _STRETCH
+        degree = int(np.max((last - first)[near], initial=0))
+        near &= steepest * degree <= _STRETCH
+        found = np.empty_like(z)
+        if not np.all(near):
+            quarter = -(-z.shape[1] // 4)
+            parts = np.pad(z[~near], ((0, 0), (0, 4 * quarter - z.shape[1])), mode="edge").reshape(-1, quarter)
+            found[~near] = self._rows(parts).reshape(-1, 4 * quarter)[:, : z.shape[1]]
+        first = np.minimum(first[near], len(means) - 1 - degree)[:, None]
+        coefficients = np.exp(np.take_along_axis(logs[near], first + np.arange(degree + 1), axis=1))
+        away = self.unit * (z[near] - center[near])
+        x, total = np.exp(away), np.repeat(coefficients[:, -1:], z.shape[1], axis=1)
+        for k in range(degree - 1, -1, -1):
             total *= x
-            total += coefficient
-        return np.asarray(peak + self.powers[first] * away + np.log(total))
+            total += coefficients[:, k : k + 1]
+        found[near] = peak[near] + (self.powers[0] + first) * away + np.log(total)
+        return found
 
 
 def log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
@@ -195,12 +206,14 @@ def _stretches(log_weights: FloatArray, unit: float, low: FloatArray, high: Floa
         kept = np.flatnonzero(np.any(grown > _NOTHING, axis=0))
         first, last = int(kept[0]), int(kept[-1])
         middle = (first + last) // 2
-        if half * float(means[last] - means[middle]) > 0.5 * _STRETCH and end > start + 1:
-            width *= 0.5
+        # Twice as long a stretch has two to four times the exponents: the next one is as long as will surely do.
+        share = half * float(means[last] - means[middle]) / (0.5 * _STRETCH)
+        if share > 1.0 and end > start + 1:
+            width = 2.0 * half * max(0.1, 0.9 * share**-0.7)
             continue
         terms = np.exp(logs[:, first : last + 1] - peaks)
         yield _Stretch(slice(start, end), center, terms, peaks, first, middle, last)
-        start, width = end, 2.0 * width
+        start, width = end, width * min(2.0, max(1.0, 0.9 * max(share, 1e-3) ** -0.5))
 
 
 def log_sums_together(log_weights: FloatArray, unit: float, z: FloatArray) -> FloatArray:

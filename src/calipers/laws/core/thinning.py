@@ -35,14 +35,22 @@ def chosen_nodes(x: FloatArray, weights: FloatArray, mean_square: float, fewest:
     total = np.concatenate(([0.0], np.cumsum(amount * shape * lengths)))
     # Between edges nodes are spread evenly over the line, and each is the atom that comes next.
     wanted = np.interp(np.linspace(0.0, total[-1], min(math.ceil(total[-1]) + 1, len(x))), total, x[edges])
-    return np.union1d(np.searchsorted(x, wanted), spaced_nodes(x, fewest))
+    return _any_of(len(x), np.searchsorted(x, wanted), spaced_nodes(x, fewest))
 
 
 def spaced_nodes(x: FloatArray, count: int) -> IntArray:
     """About so many nodes, equally many atoms apart; and as many as it takes that none are far apart."""
     even = np.linspace(0.0, len(x) - 1.0, min(count, len(x))).astype(np.int64)
     near = np.searchsorted(x, np.linspace(x[0], x[-1], _APART + 1))
-    return np.union1d(even, np.minimum(near, len(x) - 1))
+    return _any_of(len(x), even, np.minimum(near, len(x) - 1))
+
+
+def _any_of(count: int, *indices: IntArray) -> IntArray:
+    """Indices below `count` that are in any of these, in order."""
+    there = np.zeros(count, dtype=np.bool_)
+    for index in indices:
+        there[index] = True
+    return np.flatnonzero(there)
 
 
 def thinned(x: FloatArray, log_q: FloatArray, index: IntArray) -> tuple[FloatArray, FloatArray, float]:
@@ -50,7 +58,8 @@ def thinned(x: FloatArray, log_q: FloatArray, index: IntArray) -> tuple[FloatArr
 
     `index`: increasing atoms, the first and the last of all among them.
     """
-    nodes = np.unique(x[index])
+    nodes = x[index]
+    nodes = nodes[np.append(True, np.diff(nodes) > 0.0)]
     starts = np.searchsorted(x, nodes[:-1])
     counts = np.diff(np.append(starts, len(x)))
     a, b = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)

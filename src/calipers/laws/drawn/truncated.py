@@ -180,7 +180,7 @@ def _shifts(tails: FloatArray, shift: float, rounding: float) -> Shifts:
     larger = np.minimum(1.0, tails * (1.0 + rounding + 1e-15 * len(tails)))
     larger[0] = 1.0
     chances = -np.diff(np.append(larger, 0.0))
-    return Shifts.of([shift * t for t in range(len(tails))], [float(chance) for chance in chances])
+    return Shifts.of((shift * np.arange(len(tails))).tolist(), chances.tolist())
 
 
 @implements("calipers:truncated")

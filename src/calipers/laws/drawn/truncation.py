@@ -106,12 +106,17 @@ class Truncation:
         rows = _kept_of(self.rate, self.largest, self.unit, tuple(self.free[self.free > 0.0]))
         if len(self.free) == 0 or self.free[0] > 0.0:
             return rows
+        return np.vstack((self._kept_if_full, rows))
+
+    @cached_property
+    def _kept_if_full(self) -> FloatArray:
         sizes, weights = self._sizes
-        return np.vstack((self._kept_by(sizes, weights) / np.sum(weights), rows))
+        return self._kept_by(sizes, weights) / np.sum(weights)
 
     def _kept_by(self, sizes: FloatArray, weights: FloatArray) -> FloatArray:
         """P(k are kept) of full batches, weighted; one row for each row of weights."""
-        full, chunk = np.zeros((*weights.shape[:-1], len(self.joining))), max(1, _SOME // len(self.joining))
+        count = len(self.joining)
+        full, chunk = np.zeros((*weights.shape[:-1], count)), max(2 * count, _SOME // count)
         for start in range(0, len(sizes), chunk):
             some = slice(start, start + chunk)
             full += weights[..., some] @ _kept(self.rate, self.largest, self.unit, sizes[some])
@@ -127,8 +132,12 @@ class Truncation:
                 weights[np.searchsorted(sizes, one._sizes[0])] = one._sizes[1]
         common = np.minimum(here, there)
         every = np.array([common, here - common, there - common])
-        total = np.sum(every, axis=1)
-        return total, self._kept_by(sizes, every) / np.maximum(total, 1e-300)[:, None]
+        total, kept = np.sum(every, axis=1), self._kept_by(sizes, every)
+        # What both have and what is left over is what each of them has, which then need not be summed again.
+        for one, rest in ((self, 1), (other, 2)):
+            if one.truncated > 0.0:
+                vars(one)["_kept_if_full"] = (kept[0] + kept[rest]) / (total[0] + total[rest])
+        return total, kept / np.maximum(total, 1e-300)[:, None]
 
 
 @lru_cache(maxsize=32)
