@@ -55,7 +55,7 @@ from calipers.laws.composed.jumps import (
     nodes_around,
 )
 from calipers.laws.composed.saddle import Saddle
-from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
+from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, floor_of_steps, size_threshold
 from calipers.laws.composed.tails import infinite_mass
 from calipers.numerics.elementary import log_sums_at
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -66,6 +66,8 @@ _CELLS = 0.01
 _MOST_EXPECTED, _MOST_JUMPS, _MOST_LOOKS = 6.0, 48, 8
 _NEGLIGIBLE, _HARDLY = -14.0, -9.0
 """What is left out, or not resolved, is this far below delta (natural logarithm); and where it is hardly seen."""
+_UNSEEN = 0.01
+"""The share of the tolerance that steps far below the others may cost."""
 _EXACT, _MANY_STEPS, _FEW_STEPS = {1: 4, 2: 1, 3: 1}, 3000, 30
 """Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one, and of two
 kinds with few steps, of which a jump takes a good share away, up to two."""
@@ -96,7 +98,8 @@ class RareSteps:
         self.counts = tuple(count for _, count in laws[Side.UPPER])
         self.tolerance, self.log_delta, self.reverse = tolerance, log_delta, direction.reverse
         self.threshold = size_threshold(laws[Side.UPPER])
-        self.parts = {side: [Parts.of(law, self.threshold) for law, _ in laws[side]] for side in laws}
+        floor = floor_of_steps(laws[Side.UPPER], self.threshold, _UNSEEN * tolerance)
+        self.parts = {side: [Parts.of(law, self.threshold, floor) for law, _ in laws[side]] for side in laws}
         expected = max(
             math.fsum(count * float(part.p.sum()) for part, count in zip(parts, self.counts, strict=True))
             for parts in self.parts.values()

@@ -28,6 +28,8 @@ from calipers.numerics.types import FloatArray
 
 DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
+_FLOOR = 8.0
+"""No step is lifted that is not as many times the threshold of jumps below 0."""
 _EXPECTED = 0.25
 _SPACING, _MOST_SADDLES = 2.2, 14
 _COARSEST = 0.05
@@ -45,20 +47,18 @@ class Parts:
     log_masses: tuple[float, float]
 
     @classmethod
-    def of(cls, law: Law, threshold: float) -> Parts:
-        """Atoms above the threshold are jumps."""
+    def of(cls, law: Law, threshold: float, floor: float) -> Parts:
+        """Atoms above the threshold are jumps; those of small steps below the floor are lifted to it."""
         big = law.log_ratio > threshold
-        keep = ~big
-        small = replace(
-            law,
-            log_ratio=law.log_ratio[keep],
-            log_p=law.log_p[keep],
-            log_q=law.log_q[keep],
-            p_inf=0.0,
-            q_zero=0.0,
-            whole=False,
-        )
-        masses = tuple(math.log(math.fsum(np.exp(values))) for values in (small.log_p, small.log_q))
+        ratio, log_p, log_q = (values[~big] for values in (law.log_ratio, law.log_p, law.log_q))
+        masses = tuple(math.log(math.fsum(np.exp(values))) for values in (log_p, log_q))
+        low = ratio < floor
+        if law.side is Side.UPPER:
+            # An atom is split onto the floor and L = 0, where Q-mass shows nothing; rounded up.
+            log_q = np.where(low, log_p - floor + 1e-15 * (1.0 + np.abs(log_p) + np.abs(log_q)), log_q)
+        # LOWER: any score is a test statistic.
+        ratio = np.where(low, floor, ratio)
+        small = replace(law, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=0.0, q_zero=0.0, whole=False)
         return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))
 
     def jump(self, count: int) -> JumpKind:
@@ -93,6 +93,23 @@ def size_threshold(factors: Sequence[tuple[Law, int]]) -> float:
             break
         found = following
     return found
+
+
+def floor_of_steps(factors: Sequence[tuple[Law, int]], threshold: float, share: float) -> float:
+    """Below which log ratio no small steps need be told apart: they move no profile by more than about this share.
+
+    Steps far below the others are as rare as jumps, and would make every lattice as long as they reach. Told apart or
+    not, they change D at e^eps by at most E_Q[(e^floor - L)+] each, and that where it is at least 1 - e^floor.
+    """
+    lowest, floor = min(float(law.log_ratio[0]) for law, _ in factors), -_FLOOR * threshold
+    while threshold > 0.0 and floor > lowest:
+        at = math.exp(floor)
+        puts = [np.maximum(at * np.exp(law.log_q) - np.exp(law.log_p), 0.0) for law, _ in factors]
+        hidden = math.fsum(count * float(put.sum()) for put, (_, count) in zip(puts, factors, strict=True))
+        if hidden <= share * -math.expm1(floor):
+            return floor
+        floor *= 1.5
+    return -math.inf
 
 
 class SmallSteps:
