@@ -19,7 +19,7 @@ from calipers.curves.points import Points
 from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddles_outward
-from calipers.laws.composed.tails import LowerTail, UpperTail
+from calipers.laws.composed.tails import LowerTail, TailFocus, UpperTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import KnownLaws
 from calipers.numerics.elementary import distinct
@@ -28,7 +28,7 @@ from calipers.numerics.types import FloatArray
 
 DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
-_FLOOR = 8.0
+_FLOOR = 4.0
 """No step is lifted that is not as many times the threshold of jumps below 0."""
 _EXPECTED = 0.25
 _SPACING, _MOST_SADDLES = 2.2, 14
@@ -154,7 +154,8 @@ class SmallSteps:
             if saddle.mean + _SPACING * saddle.deviation < 0.0:  # seen beside jumps only, which blur it
                 eta = _COARSEST
             escape = min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)
-            looks.append(Look(saddle, eta, self._log_deepest, escape))
+            # Of few steps most sums are next to nothing: the profile may have its sharpest bend at 0.
+            looks.append(Look(saddle, eta, self._log_deepest, escape, TailFocus(epsilon=0.0)))
         return looks
 
     @functools.cached_property
