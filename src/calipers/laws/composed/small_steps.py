@@ -28,7 +28,7 @@ from calipers.numerics.types import FloatArray
 
 DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
-_FLOOR = 4.0
+_FLOOR = 6.0
 """No step is lifted that is not as many times the threshold of jumps below 0."""
 _EXPECTED = 0.25
 _SPACING, _MOST_SADDLES = 2.2, 14
