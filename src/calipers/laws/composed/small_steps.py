@@ -16,6 +16,7 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.points import Points
+from calipers.kept import kept
 from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddles_outward
@@ -158,29 +159,37 @@ class SmallSteps:
             looks.append(Look(saddle, eta, self._log_deepest, escape, TailFocus(epsilon=0.0)))
         return looks
 
-    @functools.cached_property
-    def _uppers(self) -> list[UpperTail]:
-        found = [self._direction.upper(look) for look in self._looks]
+    def _reach(self, epsilon: FloatArray) -> int:
+        """How many of the compositions are looked at for these: no further than the first one beyond the largest."""
+        return 1 + sum(saddle.mean < float(np.max(epsilon)) for saddle in self._saddles[0][:-1])
+
+    @kept
+    def _upper(self, number: int) -> UpperTail:
+        return self._direction.upper(self._looks[number])
+
+    @kept
+    def _lower(self, number: int) -> LowerTail:
+        return self._direction.lower(self._looks[number])
+
+    def _uppers(self, reach: int) -> list[UpperTail]:
+        found = [self._upper(number) for number in range(reach)]
         # One moment bounds what is negligible.
-        for saddle in self._saddles[1]:
+        for saddle in self._saddles[1] if reach == len(self._saddles[0]) else []:
             bound = self._direction.moment_bound(saddle.mean, saddle, self._log_deepest)
             found.append(UpperTail(np.array([saddle.mean]), np.array([math.log(bound)])))
         return found
 
-    @functools.cached_property
-    def _lowers(self) -> list[LowerTail]:
-        if self.count == 0:
-            return []
-        found = [self._direction.lower(look) for look in self._looks]
+    def _lowers(self, reach: int) -> list[LowerTail]:
+        found = [self._lower(number) for number in range(reach)]
         return [tests for tests in found if len(tests.thresholds)]  # a window may hold no test worth keeping
 
-    @functools.cached_property
-    def _above(self) -> UpperTail:
-        """All nodes of all compositions, each with the least that any of them says there.
+    @kept
+    def _above(self, reach: int) -> UpperTail:
+        """All nodes of so many compositions, each with the least that any of them says there.
 
         Between two neighbors every one of them is a chord, and the chord of the least values lies below all of these.
         """
-        mass, tails = self._mass_above, self._uppers
+        mass, tails = self._mass_above, self._uppers(reach)
         nodes = distinct(np.concatenate([tail.epsilon_nodes for tail in tails]))
         best = np.full(len(nodes), mass)
         for tail in tails:
@@ -197,7 +206,7 @@ class SmallSteps:
         """At least D at every epsilon."""
         if self.count == 0:
             return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
-        tail, mass = self._above, self._mass_above
+        tail, mass = self._above(self._reach(epsilon)), self._mass_above
         first, value = float(tail.epsilon_nodes[0]), math.exp(min(0.0, float(tail.log_delta_nodes[0])))
         found = np.where(epsilon < first, _chord(mass, first, value, epsilon), tail.deltas(epsilon))
         return np.asarray(np.minimum(found, mass) * (1.0 + 1e-13), dtype=np.float64)
@@ -215,26 +224,28 @@ class SmallSteps:
         alpha = np.full(len(epsilon), math.exp(self.log_q[Side.LOWER] + self.rounding))
         weights = np.exp(np.minimum(epsilon, 700.0))
         power, alpha = np.where(power > weights * alpha, (power, alpha), 0.0)
-        if self._below is not None:
-            hull, log_slopes = self._below
+        below = self._below(self._reach(epsilon)) if self.count > 0 else None
+        if below is not None:
+            hull, log_slopes = below
             index = np.searchsorted(log_slopes, -epsilon)
             sure, falsely = hull.beta_c[index], hull.alpha[index]
             better = sure - weights * falsely > power - weights * alpha
             power, alpha = np.where(better, sure, power), np.where(better, falsely, alpha)
         return power * (1.0 - 1e-13), alpha * (1.0 + 1e-13)
 
-    @functools.cached_property
-    def _below(self) -> tuple[Points, FloatArray] | None:
+    @kept
+    def _below(self, reach: int) -> tuple[Points, FloatArray] | None:
         """The tests that are the best for some threshold, by false positive rate, and minus the log slopes between.
 
         Rounding moves the score of every step a little the same way, so a test's threshold is not its likelihood ratio.
         """
-        if not self._lowers:
+        lowers = self._lowers(reach)
+        if not lowers:
             return None
         # A rate too small for a double is rounded up.
-        log_alpha = np.concatenate([tests.log_alpha for tests in self._lowers])
+        log_alpha = np.concatenate([tests.log_alpha for tests in lowers])
         alpha = np.exp(np.clip(log_alpha, -690.0, 0.0))
-        power = np.minimum(1.0, np.exp(np.concatenate([tests.log_power for tests in self._lowers])))
+        power = np.minimum(1.0, np.exp(np.concatenate([tests.log_power for tests in lowers])))
         useful = log_alpha <= 0.0
         alpha, power = alpha[useful], power[useful]
         if len(alpha) == 0:
