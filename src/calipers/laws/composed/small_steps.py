@@ -3,6 +3,10 @@
 A step is small or a jump (`calipers.laws.composed.rare` says why). Small steps are bounded by two deviations of their
 own sum, so every tilted sum of them has one hump, and a few tilted compositions give its profile from both sides at
 any depth.
+
+Of a record that is replaced, or of the reversed order, some steps lie as far below 0 as jumps lie above it, and are as
+rare. They are lifted to a floor: UPPER, since P-mass may always be moved to a larger ratio; LOWER, since any score is a
+test statistic. Lattices are then as long as the bulk of the sum, not as the farthest step.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ class Parts:
         masses = tuple(math.log(math.fsum(np.exp(values))) for values in (log_p, log_q))
         low = ratio < floor
         if law.side is Side.UPPER:
-            # An atom is split onto the floor and L = 0, where Q-mass shows nothing; rounded up.
+            # Split onto the floor and L = 0, where Q-mass shows nothing: what counts is the P-mass, rounded up.
             log_q = np.where(low, log_p - floor + 1e-15 * (1.0 + np.abs(log_p) + np.abs(log_q)), log_q)
         # LOWER: any score is a test statistic.
         ratio = np.where(low, floor, ratio)
