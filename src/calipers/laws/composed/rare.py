@@ -66,8 +66,8 @@ _CELLS = 0.01
 _MOST_EXPECTED, _MOST_JUMPS, _MOST_LOOKS = 6.0, 48, 8
 _NEGLIGIBLE, _HARDLY = -14.0, -9.0
 """What is left out, or not resolved, is this far below delta (natural logarithm); and where it is hardly seen."""
-_UNSEEN = 0.01
-"""The share of the tolerance that steps far below the others may cost, or many jumps that are not kept apart."""
+_UNSEEN, _UNCOUNTED = 0.01, 1e-4
+"""Shares of the tolerance: what steps far below the others may cost, and how rare jumps are that are not kept apart."""
 _EXACT, _MANY_STEPS, _FEW_STEPS = {1: 4, 2: 1, 3: 1}, 3000, 30
 """Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one, and of two
 kinds with few steps, of which a jump takes a good share away, up to two."""
@@ -147,7 +147,7 @@ class RareSteps:
             number
             for number in range(1, most)
             if self._expected ** (number + 1) / math.factorial(number + 1) * self.most / steps
-            <= _UNSEEN * self.tolerance
+            <= _UNCOUNTED * self.tolerance
         )
         return next(enough, most)
 

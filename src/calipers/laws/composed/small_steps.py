@@ -165,7 +165,8 @@ class SmallSteps:
 
     def _reach(self, epsilon: FloatArray) -> int:
         """How many of the compositions are looked at for these: no further than the first one beyond the largest."""
-        return 1 + sum(saddle.mean < float(np.max(epsilon)) for saddle in self._saddles[0][:-1])
+        last = float(np.max(epsilon, initial=-math.inf))
+        return 1 + sum(saddle.mean < last for saddle in self._saddles[0][:-1])
 
     @kept
     def _upper(self, number: int) -> UpperTail:
