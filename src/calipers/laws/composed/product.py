@@ -46,6 +46,10 @@ _DEEPEST_LOG_DELTA = -640.0
 SMALLEST_DELTA = 1e-300
 """Smaller values are no longer relatively accurate as doubles: a lower jaw is 0 there."""
 _ROUNDS = 6
+_FAINT = 0.05
+"""An epsilon below this share of the deviation of the total has no digits that anyone reads."""
+_FINER, _MISSED = 0.3, 0.1
+"""How much finer epsilons that are next to nothing are looked for; a share of its mean that a saddle does not see."""
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
 _SIGNED_STEP, _SIGNED_LENGTH, _FEW_STEPS = 0.9e-4, 200_000.0, 1000
@@ -199,20 +203,39 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
 
     Conditioning comes first where the tilted total has more than one hump.
     """
-    log_delta = math.log(delta)
-    best = Jaws(0.0, math.inf, math.inf, direction.reverse)
     # Where every log ratio lies on one lattice a transform rounds nothing.
     humps = saddle.deviation > saddle.mean and direction.span is None
-    for conditioned in (humps, not humps):
-        if conditioned:
-            rare = rare_steps(direction, log_delta, log_tail, tolerance)
-            found = rare.epsilon(delta, saddle.mean) if rare is not None else best
-        else:
-            found = _tilted_epsilon(direction, saddle, delta, log_tail, tolerance)
-        best = _tighter(best, found)
-        if math.isfinite(best.upper) and best.upper - best.lower <= tolerance * best.upper:
+    if not humps:
+        best = _tilted_epsilon(direction, saddle, delta, log_tail, tolerance)
+        return (
+            best
+            if _narrow(best, tolerance)
+            else _tighter(best, _conditioned_epsilon(direction, saddle, delta, log_tail, tolerance)[0])
+        )
+    best, hopeless = _conditioned_epsilon(direction, saddle, delta, log_tail, tolerance)
+    if hopeless or _narrow(best, tolerance):
+        return best
+    return _tighter(best, _tilted_epsilon(direction, saddle, delta, log_tail, tolerance))
+
+
+def _narrow(jaws: Jaws, tolerance: float) -> bool:
+    return math.isfinite(jaws.upper) and jaws.upper - jaws.lower <= tolerance * jaws.upper
+
+
+def _conditioned_epsilon(
+    direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float
+) -> tuple[Jaws, bool]:
+    """Conditioned on rare large steps, and whether they are what the saddle point is about, and epsilon is not."""
+    best = Jaws(0.0, math.inf, math.inf, direction.reverse)
+    for share in (1.0, _FINER):
+        rare = rare_steps(direction, math.log(delta), log_tail, share * tolerance)
+        if rare is None:
+            return best, False
+        best = _tighter(best, rare.epsilon(delta, saddle.mean))
+        # Below what small steps sum up to, an epsilon asks for more digits of delta than others.
+        if _narrow(best, tolerance) or not best.upper < rare.threshold:
             break
-    return best
+    return best, best.upper < _MISSED * saddle.mean and rare.threshold < 0.5 * saddle.deviation
 
 
 def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
@@ -241,7 +264,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
         if width <= tolerance * best.upper or eta <= finest:
             return best
         if math.isfinite(width) and width > 0.8 * before:
-            if stricter or saddle.deviation < saddle.mean:
+            if stricter or saddle.deviation < saddle.mean or saddle.mean < _FAINT * saddle.deviation:
                 return best
             stricter = 12.0  # finer cells did not help: the answer lies where the tilted total has hardly any mass
         center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)

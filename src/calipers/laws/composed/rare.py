@@ -55,7 +55,7 @@ from calipers.laws.composed.jumps import (
     nodes_around,
 )
 from calipers.laws.composed.saddle import Saddle
-from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
+from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, floor_of_steps, size_threshold
 from calipers.laws.composed.tails import infinite_mass
 from calipers.numerics.elementary import log_sums_at
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -66,6 +66,8 @@ _CELLS = 0.01
 _MOST_EXPECTED, _MOST_JUMPS, _MOST_LOOKS = 6.0, 48, 8
 _NEGLIGIBLE, _HARDLY = -14.0, -9.0
 """What is left out, or not resolved, is this far below delta (natural logarithm); and where it is hardly seen."""
+_UNSEEN, _UNCOUNTED = 0.01, 1e-4
+"""Shares of the tolerance: what steps far below the others may cost, and how rare jumps are that are not kept apart."""
 _EXACT, _MANY_STEPS, _FEW_STEPS = {1: 4, 2: 1, 3: 1}, 3000, 30
 """Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one, and of two
 kinds with few steps, of which a jump takes a good share away, up to two."""
@@ -96,8 +98,9 @@ class RareSteps:
         self.counts = tuple(count for _, count in laws[Side.UPPER])
         self.tolerance, self.log_delta, self.reverse = tolerance, log_delta, direction.reverse
         self.threshold = size_threshold(laws[Side.UPPER])
-        self.parts = {side: [Parts.of(law, self.threshold) for law, _ in laws[side]] for side in laws}
-        expected = max(
+        floor = floor_of_steps(laws[Side.UPPER], self.threshold, _UNSEEN * tolerance)
+        self.parts = {side: [Parts.of(law, self.threshold, floor) for law, _ in laws[side]] for side in laws}
+        self._expected = expected = max(
             math.fsum(count * float(part.p.sum()) for part, count in zip(parts, self.counts, strict=True))
             for parts in self.parts.values()
         )
@@ -132,13 +135,21 @@ class RareSteps:
             number += 1
         return number
 
-    @property
+    @functools.cached_property
     def _exact(self) -> int:
         """Up to how many jumps in all are kept apart by their numbers."""
         steps, kinds = sum(self.counts), len(self.counts)
         if kinds == 2 and steps <= _FEW_STEPS:
             return 2
-        return 1 if steps > _MANY_STEPS else _EXACT.get(kinds, 1)
+        most = 1 if steps > _MANY_STEPS else _EXACT.get(kinds, 1)
+        # More jumps are as seldom as this, and a profile of so few steps more or fewer is about as much another.
+        enough = (
+            number
+            for number in range(1, most)
+            if self._expected ** (number + 1) / math.factorial(number + 1) * self.most / steps
+            <= _UNCOUNTED * self.tolerance
+        )
+        return next(enough, most)
 
     def _fewer(self, side: Side, numbers: Numbers | None) -> Numbers:
         """How many small steps fewer a profile is made of: at most as many as the jumps (UPPER), at least (LOWER).

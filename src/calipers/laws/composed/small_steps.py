@@ -3,6 +3,10 @@
 A step is small or a jump (`calipers.laws.composed.rare` says why). Small steps are bounded by two deviations of their
 own sum, so every tilted sum of them has one hump, and a few tilted compositions give its profile from both sides at
 any depth.
+
+Of a record that is replaced, or of the reversed order, some steps lie as far below 0 as jumps lie above it, and are as
+rare. They are lifted to a floor: UPPER, since P-mass may always be moved to a larger ratio; LOWER, since any score is a
+test statistic. Lattices are then as long as the bulk of the sum, not as the farthest step.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.points import Points
+from calipers.kept import kept
 from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddles_outward
-from calipers.laws.composed.tails import LowerTail, UpperTail
+from calipers.laws.composed.tails import LowerTail, TailFocus, UpperTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import KnownLaws
 from calipers.numerics.elementary import distinct
@@ -28,6 +33,8 @@ from calipers.numerics.types import FloatArray
 
 DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
+_FLOOR = 6.0
+"""No step is lifted that is not as many times the threshold of jumps below 0."""
 _EXPECTED = 0.25
 _SPACING, _MOST_SADDLES = 2.2, 14
 _COARSEST = 0.05
@@ -45,20 +52,18 @@ class Parts:
     log_masses: tuple[float, float]
 
     @classmethod
-    def of(cls, law: Law, threshold: float) -> Parts:
-        """Atoms above the threshold are jumps."""
+    def of(cls, law: Law, threshold: float, floor: float) -> Parts:
+        """Atoms above the threshold are jumps; those of small steps below the floor are lifted to it."""
         big = law.log_ratio > threshold
-        keep = ~big
-        small = replace(
-            law,
-            log_ratio=law.log_ratio[keep],
-            log_p=law.log_p[keep],
-            log_q=law.log_q[keep],
-            p_inf=0.0,
-            q_zero=0.0,
-            whole=False,
-        )
-        masses = tuple(math.log(math.fsum(np.exp(values))) for values in (small.log_p, small.log_q))
+        ratio, log_p, log_q = (values[~big] for values in (law.log_ratio, law.log_p, law.log_q))
+        masses = tuple(math.log(math.fsum(np.exp(values))) for values in (log_p, log_q))
+        low = ratio < floor
+        if law.side is Side.UPPER:
+            # Split onto the floor and L = 0, where Q-mass shows nothing: what counts is the P-mass, rounded up.
+            log_q = np.where(low, log_p - floor + 1e-15 * (1.0 + np.abs(log_p) + np.abs(log_q)), log_q)
+        # LOWER: any score is a test statistic.
+        ratio = np.where(low, floor, ratio)
+        small = replace(law, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=0.0, q_zero=0.0, whole=False)
         return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))
 
     def jump(self, count: int) -> JumpKind:
@@ -93,6 +98,23 @@ def size_threshold(factors: Sequence[tuple[Law, int]]) -> float:
             break
         found = following
     return found
+
+
+def floor_of_steps(factors: Sequence[tuple[Law, int]], threshold: float, share: float) -> float:
+    """Below which log ratio no small steps need be told apart: they move no profile by more than about this share.
+
+    Steps far below the others are as rare as jumps, and would make every lattice as long as they reach. Told apart or
+    not, they change D at e^eps by at most E_Q[(e^floor - L)+] each, and that where it is at least 1 - e^floor.
+    """
+    lowest, floor = min(float(law.log_ratio[0]) for law, _ in factors), -_FLOOR * threshold
+    while threshold > 0.0 and floor > lowest:
+        at = math.exp(floor)
+        puts = [np.maximum(at * np.exp(law.log_q) - np.exp(law.log_p), 0.0) for law, _ in factors]
+        hidden = math.fsum(count * float(put.sum()) for put, (_, count) in zip(puts, factors, strict=True))
+        if hidden <= share * -math.expm1(floor):
+            return floor
+        floor *= 1.5
+    return -math.inf
 
 
 class SmallSteps:
@@ -137,32 +159,42 @@ class SmallSteps:
             if saddle.mean + _SPACING * saddle.deviation < 0.0:  # seen beside jumps only, which blur it
                 eta = _COARSEST
             escape = min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)
-            looks.append(Look(saddle, eta, self._log_deepest, escape))
+            # Of few steps most sums are next to nothing: the profile may have its sharpest bend at 0.
+            looks.append(Look(saddle, eta, self._log_deepest, escape, TailFocus(epsilon=0.0)))
         return looks
 
-    @functools.cached_property
-    def _uppers(self) -> list[UpperTail]:
-        found = [self._direction.upper(look) for look in self._looks]
+    def _reach(self, epsilon: FloatArray) -> int:
+        """How many of the compositions are looked at for these: no further than the first one beyond the largest."""
+        last = float(np.max(epsilon, initial=-math.inf))
+        return 1 + sum(saddle.mean < last for saddle in self._saddles[0][:-1])
+
+    @kept
+    def _upper(self, number: int) -> UpperTail:
+        return self._direction.upper(self._looks[number])
+
+    @kept
+    def _lower(self, number: int) -> LowerTail:
+        return self._direction.lower(self._looks[number])
+
+    def _uppers(self, reach: int) -> list[UpperTail]:
+        found = [self._upper(number) for number in range(reach)]
         # One moment bounds what is negligible.
-        for saddle in self._saddles[1]:
+        for saddle in self._saddles[1] if reach == len(self._saddles[0]) else []:
             bound = self._direction.moment_bound(saddle.mean, saddle, self._log_deepest)
             found.append(UpperTail(np.array([saddle.mean]), np.array([math.log(bound)])))
         return found
 
-    @functools.cached_property
-    def _lowers(self) -> list[LowerTail]:
-        if self.count == 0:
-            return []
-        found = [self._direction.lower(look) for look in self._looks]
+    def _lowers(self, reach: int) -> list[LowerTail]:
+        found = [self._lower(number) for number in range(reach)]
         return [tests for tests in found if len(tests.thresholds)]  # a window may hold no test worth keeping
 
-    @functools.cached_property
-    def _above(self) -> UpperTail:
-        """All nodes of all compositions, each with the least that any of them says there.
+    @kept
+    def _above(self, reach: int) -> UpperTail:
+        """All nodes of so many compositions, each with the least that any of them says there.
 
         Between two neighbors every one of them is a chord, and the chord of the least values lies below all of these.
         """
-        mass, tails = self._mass_above, self._uppers
+        mass, tails = self._mass_above, self._uppers(reach)
         nodes = distinct(np.concatenate([tail.epsilon_nodes for tail in tails]))
         best = np.full(len(nodes), mass)
         for tail in tails:
@@ -179,7 +211,7 @@ class SmallSteps:
         """At least D at every epsilon."""
         if self.count == 0:
             return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
-        tail, mass = self._above, self._mass_above
+        tail, mass = self._above(self._reach(epsilon)), self._mass_above
         first, value = float(tail.epsilon_nodes[0]), math.exp(min(0.0, float(tail.log_delta_nodes[0])))
         found = np.where(epsilon < first, _chord(mass, first, value, epsilon), tail.deltas(epsilon))
         return np.asarray(np.minimum(found, mass) * (1.0 + 1e-13), dtype=np.float64)
@@ -197,26 +229,28 @@ class SmallSteps:
         alpha = np.full(len(epsilon), math.exp(self.log_q[Side.LOWER] + self.rounding))
         weights = np.exp(np.minimum(epsilon, 700.0))
         power, alpha = np.where(power > weights * alpha, (power, alpha), 0.0)
-        if self._below is not None:
-            hull, log_slopes = self._below
+        below = self._below(self._reach(epsilon)) if self.count > 0 else None
+        if below is not None:
+            hull, log_slopes = below
             index = np.searchsorted(log_slopes, -epsilon)
             sure, falsely = hull.beta_c[index], hull.alpha[index]
             better = sure - weights * falsely > power - weights * alpha
             power, alpha = np.where(better, sure, power), np.where(better, falsely, alpha)
         return power * (1.0 - 1e-13), alpha * (1.0 + 1e-13)
 
-    @functools.cached_property
-    def _below(self) -> tuple[Points, FloatArray] | None:
+    @kept
+    def _below(self, reach: int) -> tuple[Points, FloatArray] | None:
         """The tests that are the best for some threshold, by false positive rate, and minus the log slopes between.
 
         Rounding moves the score of every step a little the same way, so a test's threshold is not its likelihood ratio.
         """
-        if not self._lowers:
+        lowers = self._lowers(reach)
+        if not lowers:
             return None
         # A rate too small for a double is rounded up.
-        log_alpha = np.concatenate([tests.log_alpha for tests in self._lowers])
+        log_alpha = np.concatenate([tests.log_alpha for tests in lowers])
         alpha = np.exp(np.clip(log_alpha, -690.0, 0.0))
-        power = np.minimum(1.0, np.exp(np.concatenate([tests.log_power for tests in self._lowers])))
+        power = np.minimum(1.0, np.exp(np.concatenate([tests.log_power for tests in lowers])))
         useful = log_alpha <= 0.0
         alpha, power = alpha[useful], power[useful]
         if len(alpha) == 0:

@@ -95,7 +95,7 @@ def _proven(direction: Direction, log_tail: float, plans: Sequence[Look]) -> Upp
 
 def _shown(direction: Direction, plans: Sequence[Look]) -> LowerTail:
     """The tests of one direction, from all saddles."""
-    found = []
+    found = [(np.array([]), np.array([]), np.array([]))]
     for look in plans:
         tests = direction.lower(look)
         kept = _thinned(tests.thresholds, look.saddle, direction.steps() == 1)
@@ -179,8 +179,11 @@ def directed_sweep(
                 continue
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
-        if rare is not None:  # around the other humps a transform has nothing to add
-            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan.saddle.deviation <= plan.saddle.mean]
+        if rare is not None:
+            # Around the other humps a transform has nothing to add, nor around 0 where its lattice would be very long.
+            first = 1 if direction.sparse(plans[0].saddle, log_tail) else 0
+            single = [plan for plan in plans[1:] if plan.saddle.deviation <= plan.saddle.mean]
+            plans = [*plans[first:1], *single]
         useful = Side.LOWER in sides or direction.spread
         between = middle_saddles(direction, log_tail) if useful else []
         eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
