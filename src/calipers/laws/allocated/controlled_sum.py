@@ -9,12 +9,14 @@ convex, increasing, with slope at most one, so a lattice may be connected by cho
 and with slope one on the right, and everything that is cut is charged at most its first moment.
 
 Blocks. c -> V_m(-c) is at least the call at c of whatever an adversary makes of m rounds. It is the call function of a
-variable Y, so sums of M = q m + n rounds lie below q copies of Y followed by V_n, as in the consequence of the lemma
-("one lemma for hidden records"). Copies are added by transforms. The adversary may choose a policy for every strike of
-a block, no longer one for every strike of a round: the longer the blocks, the less that is worth.
+variable Y_m, so sums of M rounds lie below sums of independent Y_m, one for each of the blocks that they are divided
+into, as in the consequence of the lemma ("one lemma for hidden records"). These are added by transforms. The adversary
+may choose a policy for every strike of a block, no longer one for every strike of a round: the longer the blocks, the
+less that is worth.
 
-Rounding. A round sums `taps` products of non-negative numbers, so V_m is within a share m (taps + 4) u. The values,
-raised by that, lie above a convex function, hence so does their convex minorant, whose slopes give the masses of Y.
+Rounding. A round sums `taps` products of non-negative numbers, so V_m is within a share m (taps + 8) u. The values,
+raised by that, lie above a convex function; slopes that are no larger than the next ones make them convex, and larger,
+and give the masses of Y_m.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ from calipers.numerics.types import FloatArray, IntArray
 
 _CELLS = 4
 _BLOCK, _BLOCKS = 32, 5.0
+"""Rounds of a block, or some more where there are few blocks."""
 _FINE, _USUAL, _COARSEST = 0.2, 0.3, 1.0
 """Lattices in deviations of one term: 0.2 adds a share of 0.6 % to the variance, 0.3 one of 1.5 %."""
-_LONG, _LONGEST = 1_200, 4_000
+_LONG, _LONGEST = 1_200, 4_800
 """How many places may be fine, and how many there may be at all."""
-_NEAR, _SPREADS = 6.0, 6.5
+_NEAR, _SPREADS = 7.0, 6.5
 """How far the dense part of a term, and the sums of a block, reach in their deviations."""
 _CORE = 0.7
 """How far every sum of a block is looked at, of that."""
@@ -68,9 +71,9 @@ class Payoff:
         return np.asarray(np.arange(self.low, self.low + len(self.values)) * self.step, dtype=np.float64)
 
     @classmethod
-    def at_the_end(cls, blocks: tuple[int, int], core: slice, step: float) -> Payoff:
-        """s+ on so many blocks of `_WIDE` places to the left and to the right of 0."""
-        low, high = -blocks[0] * _WIDE, blocks[1] * _WIDE
+    def at_the_end(cls, wide: tuple[int, int], core: slice, step: float) -> Payoff:
+        """s+ on so many times `_WIDE` places to the left and to the right of 0."""
+        low, high = -wide[0] * _WIDE, wide[1] * _WIDE
         bends = np.concatenate(
             (
                 np.arange(0, core.start * _WIDE, _SKIP),
@@ -152,7 +155,8 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
     """At least r/M times the largest expected payoff of M rounds at the strike, or None where it would take long."""
     k = math.exp(term.epsilon)
     strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
-    block = rounds if rounds < 2 * _BLOCK else _BLOCK
+    blocks = max(rounds // _BLOCK, 1)
+    block = -(-rounds // blocks)
     deviation = term.width * math.sqrt(k)
     drift, spread = block * (k - 1.0), _SPREADS * deviation
     cut = _cut(term, rounds, strike)
@@ -164,11 +168,11 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
     step = max(_FINE * deviation, min(_USUAL * deviation, length / _LONG), length / _LONGEST)
     if term.farthest_shift > _LARGEST_SHIFT or step > _COARSEST * deviation:
         return None
-    blocks = math.ceil(left / (_WIDE * step)), math.ceil(right / (_WIDE * step))
-    inner = math.ceil((drift + _CORE * spread * math.sqrt(block)) / (_WIDE * step)) if block < rounds else sum(blocks)
-    core = slice(max(blocks[0] - inner, 0), min(blocks[0] + inner, sum(blocks)))
+    wide = math.ceil(left / (_WIDE * step)), math.ceil(right / (_WIDE * step))
+    inner = math.ceil((drift + _CORE * spread * math.sqrt(block)) / (_WIDE * step)) if blocks > 1 else sum(wide)
+    core = slice(max(wide[0] - inner, 0), min(wide[0] + inner, sum(wide)))
     cells = [cell(term, a, b, step, _NEAR * deviation, cut) for a, b in pairwise(controls(term, _CELLS).tolist())]
-    payoffs = [Payoff.at_the_end(blocks, core, step)]
+    payoffs = [Payoff.at_the_end(wide, core, step)]
     earlier = Earlier(cells, len(payoffs[0].values), core, step)
     for _ in range(block):
         payoffs.append(earlier(payoffs[-1]))
@@ -176,21 +180,24 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
     rounding = 1.0 + 2.0 * block * (taps + 8.0) * UNIT_ROUNDOFF
     # The strike is rounded, and so is the participation it is made of.
     slack = 8.0 * UNIT_ROUNDOFF * (strike + rounds * (k - 1.0) / participation)
-    if block == rounds:
+    if blocks == 1:
         found = float(payoffs[-1](np.array([slack - strike]))[0]) * rounding
     else:
-        found = _of_blocks(payoffs, rounds, strike - slack, rounding)
+        found = _of_blocks(payoffs, rounds, blocks, strike - slack, rounding)
     return min(1.0, participation * found / rounds)
 
 
-def _of_blocks(payoffs: list[Payoff], rounds: int, strike: float, rounding: float) -> float:
-    """At least the expected payoff of all rounds, blocks first, what is left of them at the end."""
-    block = len(payoffs) - 1
-    count, rest = divmod(rounds, block)
-    places, masses, charge = block_law(payoffs[-1], rounding)
-    terms = Terms(places, masses, payoffs[-1].step, 4.0 * UNIT_ROUNDOFF, count)
-    gain = payoff_by_waves([terms], lambda sums: payoffs[rest](sums - strike), strike, _RESOLUTION, everywhere=True)
-    return math.inf if gain is None else gain * rounding + count * charge
+def _of_blocks(payoffs: list[Payoff], rounds: int, blocks: int, strike: float, rounding: float) -> float:
+    """At least the expected payoff of all rounds, in blocks of nearly equal size, infinite where none was found."""
+    block, more = divmod(rounds, blocks)
+    parts, charged = [], 0.0
+    for payoff, count in ((payoffs[block], blocks - more), (payoffs[-1], more)):
+        if count > 0:
+            places, masses, charge = block_law(payoff, rounding)
+            parts.append(Terms(places, masses, payoff.step, 4.0 * UNIT_ROUNDOFF, count))
+            charged += count * charge
+    gain = payoff_by_waves(parts, lambda sums: np.maximum(sums - strike, 0.0), strike, _RESOLUTION)
+    return math.inf if gain is None else gain + charged
 
 
 def block_law(payoff: Payoff, rounding: float) -> tuple[IntArray, FloatArray, float]:

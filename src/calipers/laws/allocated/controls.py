@@ -35,7 +35,7 @@ from calipers.numerics.types import FloatArray
 _REACH = 9.0
 """Observations beyond it are charged: with shifts of at most 2 they hold a first moment below 1e-11."""
 _ALONG, _ACROSS = 240, 48
-_APART, SPARSE = 1.12, 4
+_APART, SPARSE = 1.1, 4
 """Ratio of neighboring places far out, and what divides them."""
 _ROUNDING = 1e-11
 """Of one term's first moment: more than a few thousand operations on differences of distribution functions lose."""

@@ -32,6 +32,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.laws.allocated.along import Outward
 from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
 from calipers.laws.allocated.controlled_sum import controlled_divergence
+from calipers.laws.allocated.crossing import Crossing
 from calipers.laws.allocated.hidden_sums import divergences
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.core.law import Law
@@ -70,6 +71,8 @@ _TOGETHER, _DEEPER = 16, 4.0
 """How many nodes are looked at together, and how much deeper than seems to be needed."""
 _FEW_ROUNDS = 32
 """So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
+_CLEARLY = 0.08
+"""What one control for every strike gains, of log delta: more than fine ladders do, which are then left out."""
 _SETTLED, _HIDDEN = 0.9995, 0.99
 """Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
 
@@ -159,48 +162,39 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         best = self._epsilon_one_way(delta, False, known, log_tail)
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.
+            if self.controlled(best, reverse) <= delta:
+                continue
             node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
-            if node > best or (value > delta and self.controlled(best, reverse) > delta):
+            if node > best or value > delta:
                 best = max(best, self._epsilon_one_way(delta, reverse, known, log_tail))
         return best
 
     def _epsilon_one_way(self, delta: float, reverse: bool, known: float, log_tail: float) -> float:
-        log_delta = math.log(delta)
+        def rough(epsilon: float, reverse: bool = reverse) -> float:
+            return math.log(max(self.node(epsilon, reverse, _ROUGH, log_tail)[1], 1e-300))
 
-        better = True  # whether one control for every strike was, where it was asked last: far out it is not
+        start = _looks(self, False).seen.get(0.0) or rough(0.0, False)  # at 0 there is no direction
+        if start <= math.log(delta):
+            node, value = self.node(0.0, reverse, _FINE, log_tail)
+            return node if value <= delta else known
+        crossing = Crossing(start, delta, known)
+        for epsilon, value in _looks(self, reverse).seen.items():
+            crossing.add(epsilon, value)
+        guess = crossing.passed(rough, min(gaussian_epsilon(_deviation(math.exp(start)), delta), 0.9 * known))
+        # Where worst terms pass delta one control for every strike may have passed it already.
+        gain = math.log(delta) - math.log(self.controlled(guess, reverse))
+        if gain > 0.0:
+            guess = crossing.moved(guess, self.controlled(guess, reverse))
+            guess = crossing.moved(guess, self.controlled(guess, reverse))
 
-        def excess(epsilon: float, resolution: float) -> tuple[float, float]:
-            nonlocal better
-            node, value = self.node(epsilon, reverse, resolution, log_tail)
-            if resolution == _FINE and better:
-                controlled = self.controlled(epsilon, reverse)
-                value, better = min(value, controlled), controlled < value
-            return node, math.log(max(value, 1e-300)) - log_delta
+        def fine(epsilons: Sequence[float]) -> Nodes:
+            worst: Nodes = [(epsilon, 1.0) for epsilon in epsilons]
+            if gain < _CLEARLY:
+                worst = self.nodes(epsilons, reverse, _FINE, log_tail)
+            controlled = [self.controlled(epsilon, reverse) if gain > 0.0 else 1.0 for epsilon in epsilons]
+            return [(node, min(value, other)) for (node, value), other in zip(worst, controlled, strict=True)]
 
-        low, high = 0.0, known
-        below, above = excess(low, _ROUGH)[1], excess(high, _ROUGH)[1]
-        if below <= 0.0:
-            node, fine = excess(0.0, _FINE)
-            return node if fine <= 0.0 else known
-        for _ in range(12):
-            # The logarithm is concave over most of its range: half way by value, half way by position.
-            secant = low + (high - low) * below / (below - above) if above < 0.0 else high
-            middle = 0.5 * (secant + 0.5 * (low + high))
-            value = excess(middle, _ROUGH)[1]
-            low, below, high, above = (middle, value, high, above) if value > 0.0 else (low, below, middle, value)
-            if high - low < 0.05 * high:
-                break
-        slope = max((below - above) / (high - low), 1e-6)
-        guess, best = min(high, low + below / slope), known
-        for _ in range(6):
-            node, over = excess(guess, _FINE)
-            if over <= 0.0:
-                best = min(best, node)
-            margin = 2e-5 * slope * guess  # of log delta: a share 2e-5 of epsilon
-            if over <= 0.0 and (guess == 0.0 or over > -3.0 * margin):
-                break
-            guess = min(known, max(0.0, guess + (over + margin) / slope))
-        return best
+        return crossing.proven(fine, guess)
 
     @property
     def lone_proof(self) -> ShuffledEpoch:  # type: ignore[override]
@@ -336,9 +330,14 @@ def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: flo
     return sorted([*backward, *(node for _, node in found)])
 
 
+def _deviation(start: float) -> float:
+    """Of log L, if the divergence at 0 is `start`."""
+    return 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
+
+
 def _epsilons(epoch: ShuffledEpoch, start: float, log_tail: float) -> list[float]:
     """About where nodes are to be, if the divergence at 0 is at most `start`."""
-    deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
+    deviation = _deviation(start)
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = [0.0]
     while epsilons[-1] < last:
