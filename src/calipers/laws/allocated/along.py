@@ -46,12 +46,14 @@ class Outward(Generic[T]):
         end: float,
         far: float = -math.inf,
         start: tuple[float, float] | None = None,
+        fall: float = 0.0,
     ) -> Iterator[tuple[float, T]]:
         """(epsilon, found) for each, or for every other one where values are below e^far; up to one below e^end.
 
-        `start`: an epsilon before them, and the logarithm of its value, where that is known.
+        `start`: an epsilon before them, and the logarithm of its value, where that is known; `fall`: how fast that
+        falls there, if that is known too.
         """
-        at, stride, fall = 0, 1, 0.0
+        at, stride = 0, 1
         before, last = (0.0, self.first) if start is None else start
         while at < len(epsilons) and last > end:
             some = epsilons[at : at + stride * (self.together if at else min(_FIRST, self.together)) : stride]

@@ -71,8 +71,9 @@ _TOGETHER, _DEEPER = 16, 4.0
 """How many nodes are looked at together, and how much deeper than seems to be needed."""
 _FEW_ROUNDS = 32
 """So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
-_CLEARLY = 0.08
-"""What one control for every strike gains, of log delta: more than fine ladders do, which are then left out."""
+_CLEARLY, _CLEAR = 0.08, 0.97
+"""What one control for every strike gains, of log delta: more than fine ladders do, which are then left out. And the
+share of what a rough ladder says that it comes down to at least where that is left out."""
 _SETTLED, _HIDDEN = 0.9995, 0.99
 """Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
 
@@ -147,9 +148,12 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
+        controlled, seen = self.controlled(epsilon, reverse), _looks(self, reverse).seen.get(epsilon, 0.0)
+        if controlled < _CLEAR * math.exp(seen) < _CLEAR:
+            return controlled
         node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
         value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
-        return min(value, self.controlled(epsilon, reverse))
+        return min(value, controlled)
 
     def epsilon(self, delta: float) -> float:
         """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
@@ -277,10 +281,11 @@ def _profile(
         return value < _LESS * float(np.interp(node, places, bounds))
 
     epsilons, end = _epsilons(epoch, start[1], log_tail), log_tail + _NEGLIGIBLE
-    profile, gain, above = [start], 0.0, 0
+    first = _controlled_first(epoch, reverse, epsilons, start, log_tail, less)
+    profile, gain, above = [start, *first], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
-    for epsilon, (node, value) in _outward(epoch, reverse, epsilons, log_tail, start[1], less):
+    for epsilon, (node, value) in _outward(epoch, reverse, epsilons, log_tail, profile, less):
         if gain < _WORTH and value > _RARE and not less(node, value):
             # Far out one term decides, and one control for every strike is as good as one for all.
             better = epoch.controlled(epsilon, reverse)
@@ -300,22 +305,57 @@ def _profile(
     return profile
 
 
+def _controlled_first(
+    epoch: ShuffledEpoch,
+    reverse: bool,
+    epsilons: Sequence[float],
+    start: tuple[float, float],
+    log_tail: float,
+    less: Callable[[float, float], bool],
+) -> list[tuple[float, float]]:
+    """Nodes after the first at which one control for every strike is clearly better, without looking at worst terms.
+
+    It gains ever more, and from some epsilon on ever less: if it gains at 0 and where it is tried last it does between.
+    """
+    if not epoch.alike or start[1] > _CLEAR * math.exp(_looks(epoch, False).seen[0.0]):
+        return []
+    found = [start]
+    for epsilon in epsilons[1:]:
+        value = epoch.controlled(epsilon, reverse)
+        if not _RARE < value < found[-1][1] or less(epsilon, value):
+            break
+        found.append((epsilon, value))
+    if len(found) < _SPARSE:
+        return []
+    _, (_, worst) = next(_outward(epoch, reverse, epsilons, log_tail, found[:-1], less))
+    return found[1:-1] if found[-1][1] < _CLEAR * worst else []
+
+
 def _outward(
     epoch: ShuffledEpoch,
     reverse: bool,
     epsilons: Sequence[float],
     log_tail: float,
-    start: float,
+    before: Nodes,
     less: Callable[[float, float], bool],
 ) -> Iterator[tuple[float, tuple[float, float]]]:
-    """(epsilon, node) from the second epsilon on; of those after one of `less` worth some are left out."""
+    """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
     end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FAR), _looks(epoch, reverse)
-    for epsilon, found in looks.along(epsilons[1:], log_tail, end, far, (0.0, math.log(start))):
+    last = before[-1]
+    for epsilon, found in looks.along(epsilons[len(before) :], log_tail, end, far, *_pace(*before[-2:])):
         yield epsilon, found
         if less(*found):
             rest = epsilons[epsilons.index(epsilon) + _SPARSE :: _SPARSE]
-            yield from looks.along(rest, log_tail, end, far, (epsilon, math.log(max(found[1], 1e-300))))
+            yield from looks.along(rest, log_tail, end, far, *_pace(last, found))
             return
+        last = found
+
+
+def _pace(first: tuple[float, float], second: tuple[float, float] | None = None) -> tuple[tuple[float, float], float]:
+    """The last of two nodes, or of one, with the logarithm of its value; and how fast that falls, or 0."""
+    (place, value), (last, least) = first, second or first
+    log_value = math.log(max(least, 1e-300))
+    return (last, log_value), max(0.0, math.log(max(value, 1e-300)) - log_value) / (last - place) if second else 0.0
 
 
 def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
@@ -325,8 +365,12 @@ def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: flo
     chords = np.interp(np.exp(epsilons), np.exp(nodes), values)
     apart = np.abs(epsilons - nodes[np.minimum(np.searchsorted(nodes, epsilons - 1e-9), len(nodes) - 1)]) > 2e-9
     missing = epsilons[(chords > bounds) & apart & (epsilons < nodes[-1])].tolist()
-    start = nodes[0], math.log(values[0])
-    found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start)
+    if not missing:
+        return backward
+    after = int(np.searchsorted(nodes, missing[0]))
+    _, fall = _pace(*backward[after - 1 : after + 1])
+    start = nodes[after - 1], math.log(values[after - 1])
+    found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start, fall=fall)
     return sorted([*backward, *(node for _, node in found)])
 
 
