@@ -10,44 +10,45 @@ delta is an answer. Cells do not depend on where the search began, so neither do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from calipers.laws.core.profile_law import Nodes
 
 CELL = 0.002
 """Width of a cell, as a share of epsilon: the chord is less than 2e-5 of epsilon beyond the profile."""
-_NEAR, _VERY_NEAR = 0.08, 0.02
+_NEAR, _VERY_NEAR = 0.15, 0.02
 """Of epsilon: so near to two values, or to one of them, nobody need look again."""
 _LOOKS, _CELLS = 12, 8
 
 
 class Crossing:
-    """A search for where a profile that begins at e^log_start > delta passes delta, no later than at `most`."""
+    """A search for where a profile that begins at e^log_start > delta passes delta, no later than at `most`.
 
-    def __init__(self, log_start: float, delta: float, most: float) -> None:
+    `known`: logarithms of its values, as far as they are known.
+    """
+
+    def __init__(self, log_start: float, delta: float, most: float, known: Mapping[float, float]) -> None:
         self._log_start, self._delta, self._most = log_start, delta, most
-        self._known, self._slope = {0.0: 0.0}, math.inf
+        self._known = {0.0: 0.0} | {epsilon: self._bent(value) for epsilon, value in known.items() if epsilon > 0.0}
+        self._slope = math.inf
 
     def _bent(self, log_value: float) -> float:
         return math.sqrt(max(self._log_start - log_value, 0.0))
 
-    def add(self, epsilon: float, log_value: float) -> None:
-        """That the profile has this value there."""
-        self._known[epsilon] = self._bent(log_value)
-
     def passed(self, rough: Callable[[float], float], guess: float) -> float:
         """About where it passes delta, after as many looks at its logarithm as are needed, the first at the guess."""
-        if len(self._known) == 1:
-            self.add(guess, rough(guess))
+        found, near = (guess, ()) if len(self._known) == 1 else self.on_line()
         for _ in range(_LOOKS):
-            found, near = self._on_line()
             if near:
                 break
-            self.add(found, rough(found))
+            self._known[found] = self._bent(rough(found))
+            found, near = self.on_line()
         return found
 
-    def _on_line(self) -> tuple[float, bool]:
-        """Where a line through the two epsilons that say most passes delta, and whether they are near to that."""
+    def on_line(self) -> tuple[float, tuple[float, ...]]:
+        """Where a line through the two epsilons that say most passes delta, and these, if they are near to that."""
+        if len(self._known) == 1:
+            return 0.0, ()
         target = self._bent(math.log(self._delta))
         before = sorted(epsilon for epsilon, u in self._known.items() if u < target)
         after = [epsilon for epsilon, u in self._known.items() if u >= target and epsilon > before[-1]]
@@ -58,7 +59,8 @@ class Crossing:
         found = last + (target - self._known[last]) / self._slope
         found = found if found < farthest else 0.5 * (last + farthest)
         distances = abs(first - found), abs(last - found)
-        return found, max(distances) <= _NEAR * found or min(distances) <= _VERY_NEAR * found
+        near = max(distances) <= _NEAR * found or min(distances) <= _VERY_NEAR * found
+        return found, (first, last) if near else ()
 
     def moved(self, epsilon: float, value: float) -> float:
         """About where a profile with another value there passes delta."""

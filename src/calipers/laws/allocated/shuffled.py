@@ -177,19 +177,22 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         def rough(epsilon: float, reverse: bool = reverse) -> float:
             return math.log(max(self.node(epsilon, reverse, _ROUGH, log_tail)[1], 1e-300))
 
+        seen, tried = _looks(self, reverse).seen, _tried(self, reverse)
         start = _looks(self, False).seen.get(0.0) or rough(0.0, False)  # at 0 there is no direction
         if start <= math.log(delta):
             node, value = self.node(0.0, reverse, _FINE, log_tail)
             return node if value <= delta else known
-        crossing = Crossing(start, delta, known)
-        for epsilon, value in _looks(self, reverse).seen.items():
-            crossing.add(epsilon, value)
-        guess = crossing.passed(rough, min(gaussian_epsilon(_deviation(math.exp(start)), delta), 0.9 * known))
-        # Where worst terms pass delta one control for every strike may have passed it already.
-        gain = math.log(delta) - math.log(self.controlled(guess, reverse))
-        if gain > 0.0:
-            guess = crossing.moved(guess, self.controlled(guess, reverse))
-            guess = crossing.moved(guess, self.controlled(guess, reverse))
+        crossing = Crossing(start, delta, known, {e: min(seen.get(e, 0.0), tried.get(e, 0.0)) for e in seen | tried})
+        guess, beside = crossing.on_line()
+        gain = min((seen.get(e, 0.0) - tried.get(e, 0.0) for e in beside), default=0.0)
+        if not beside:
+            crossing = Crossing(start, delta, known, seen)
+            guess = crossing.passed(rough, min(gaussian_epsilon(_deviation(math.exp(start)), delta), 0.9 * known))
+            # Where worst terms pass delta one control for every strike may have passed it already.
+            gain = math.log(delta) - math.log(self.controlled(guess, reverse))
+            if gain > 0.0:
+                guess = crossing.moved(guess, self.controlled(guess, reverse))
+                guess = crossing.moved(guess, self.controlled(guess, reverse))
 
         def fine(epsilons: Sequence[float]) -> Nodes:
             worst: Nodes = [(epsilon, 1.0) for epsilon in epsilons]
@@ -227,8 +230,15 @@ def _node(
 
 @lru_cache(maxsize=1024)
 def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool) -> float:
-    found = controlled_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation)
-    return 1.0 if found is None else found
+    found = controlled_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation) or 1.0
+    _tried(epoch, reverse)[epsilon] = math.log(found)
+    return found
+
+
+@lru_cache(maxsize=32)
+def _tried(epoch: ShuffledEpoch, reverse: bool) -> dict[float, float]:
+    """Where one control for every strike was tried, and the logarithms of what was found."""
+    return {}
 
 
 @lru_cache(maxsize=16)
