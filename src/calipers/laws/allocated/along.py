@@ -94,3 +94,10 @@ class Outward(Generic[T]):
             return False
         _, value, depth = self._known[epsilon]
         return depth <= deepest or value > depth + self.cut - _DEPTH_STEP
+
+
+def pace(first: tuple[float, float], second: tuple[float, float] | None = None) -> tuple[tuple[float, float], float]:
+    """The last of two nodes, or of one, with the logarithm of its value; and how fast that falls, or 0."""
+    (place, value), (last, least) = first, second or first
+    log_value = math.log(max(least, 1e-300))
+    return (last, log_value), max(0.0, math.log(max(value, 1e-300)) - log_value) / (last - place) if second else 0.0

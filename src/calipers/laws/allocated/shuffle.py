@@ -270,20 +270,25 @@ def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
     forward, backward = _maxima(attack, log_tail)
     least, epsilons, (every, rough) = max(smallest_delta, math.exp(log_tail)), _law_epsilons(attack), _SELDOM
     # At 0 forward and reversed tests are those of one sum, which whoever asks for the advantage wants as well.
-    at_zero = attack.families(0.0, min(log_tail, _USUAL_LOG_TAIL), _TEST_RESOLUTION)
+    deep = min(log_tail, _USUAL_LOG_TAIL)
+    at_zero, some = attack.families(0.0, deep, _TEST_RESOLUTION), epsilons[1:]
     forward.append(at_zero[False])
     backward.append(at_zero[True])
-    next_one = 2 if attack.rounds > _MANY else 1
-    forward += _outward(attack, 1.0, epsilons[next_one:], _CURVE_RESOLUTION, log_tail, least, forward)
-    backward += _outward(attack, -1.0, epsilons[every::every], rough, log_tail, least, backward)
-    for made, families in zip(_made(attack), (forward, backward), strict=True):
-        made.extend(families)
+    everywhere = _on_circle(attack, 0.0, _TEST_RESOLUTION, deep, COARSEST) is None  # else rare ones are left out
+    if everywhere and attack.rounds > _MANY:
+        some = epsilons[2:]
+    forward += _outward(attack, 1.0, some, _CURVE_RESOLUTION, log_tail, least, forward if everywhere else ())
+    some = epsilons[every::every]
+    backward += _outward(attack, -1.0, some, rough, log_tail, least, backward if everywhere else ())
+    if everywhere:
+        for made, families in zip(_made(attack), (forward, backward), strict=True):
+            made.extend(families)
     return curve_of_tests(forward, backward, log_tail)
 
 
 @lru_cache(maxsize=16)
 def _made(attack: ShuffleAttack) -> tuple[list[EventFamily], list[EventFamily]]:
-    """The tests of curves that were asked for, forward and reversed: on the largest observation, for 0, for others."""
+    """Tests of curves that were asked for, forward and reversed: on the largest observation, for 0, for others."""
     return [], []
 
 

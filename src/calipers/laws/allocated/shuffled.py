@@ -29,7 +29,7 @@ import numpy as np
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.allocated.along import Outward
+from calipers.laws.allocated.along import Outward, pace
 from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
 from calipers.laws.allocated.controlled_sum import controlled_divergence
 from calipers.laws.allocated.crossing import Crossing
@@ -56,8 +56,8 @@ _LADDER = 0.25
 _GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
 is small against the shift, the width of the far tail."""
-_FAR = 1e-9
-"""Below it nodes are twice as far apart: what an epoch shows so rarely decides little."""
+_FAR, _FARTHEST = 1e-9, 2e-12
+"""What an epoch shows so rarely decides little: below the second nodes are twice as far apart."""
 _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
@@ -350,22 +350,15 @@ def _outward(
     less: Callable[[float, float], bool],
 ) -> Iterator[tuple[float, tuple[float, float]]]:
     """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
-    end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FAR), _looks(epoch, reverse)
+    end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FARTHEST), _looks(epoch, reverse)
     last = before[-1]
-    for epsilon, found in looks.along(epsilons[len(before) :], log_tail, end, far, *_pace(*before[-2:])):
+    for epsilon, found in looks.along(epsilons[len(before) :], log_tail, end, far, *pace(*before[-2:])):
         yield epsilon, found
         if less(*found):
             rest = epsilons[epsilons.index(epsilon) + _SPARSE :: _SPARSE]
-            yield from looks.along(rest, log_tail, end, far, *_pace(last, found))
+            yield from looks.along(rest, log_tail, end, far, *pace(last, found))
             return
         last = found
-
-
-def _pace(first: tuple[float, float], second: tuple[float, float] | None = None) -> tuple[tuple[float, float], float]:
-    """The last of two nodes, or of one, with the logarithm of its value; and how fast that falls, or 0."""
-    (place, value), (last, least) = first, second or first
-    log_value = math.log(max(least, 1e-300))
-    return (last, log_value), max(0.0, math.log(max(value, 1e-300)) - log_value) / (last - place) if second else 0.0
 
 
 def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
@@ -378,7 +371,7 @@ def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: flo
     if not missing:
         return backward
     after = int(np.searchsorted(nodes, missing[0]))
-    _, fall = _pace(*backward[after - 1 : after + 1])
+    _, fall = pace(*backward[after - 1 : after + 1])
     start = nodes[after - 1], math.log(values[after - 1])
     found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start, fall=fall)
     return sorted([*backward, *(node for _, node in found)])
