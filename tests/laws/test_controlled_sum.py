@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from oracles.hidden_calls import STRIKES, call_of_shifts
 from oracles.shuffled_adversary import Shuffled, disc, line
 
-from calipers.laws.allocated.controlled_sum import Payoff, block_law, controlled_divergence
+from calipers.laws.allocated.controlled_sum import Earlier, Payoff, block_law, controlled_divergence
 from calipers.laws.allocated.controls import Placed, cell, controls
 from calipers.laws.allocated.hidden_sums import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
@@ -78,9 +79,9 @@ def test_a_cell_lies_above_its_controls_and_below_the_worst_term(kind: str, epsi
     sigma, k, step = 1.4, math.exp(epsilon), 0.02
     term = TERMS[kind](sigma, epsilon)
     ends = controls(term, 3)
-    whole = cell(term, float(ends[0]), float(ends[-1]), step, 400, (-60.0, 60.0))
+    whole = cell(term, float(ends[0]), float(ends[-1]), step, 8.0, (-60.0, 60.0))
     for first, last in pairwise(ends):
-        found = cell(term, float(first), float(last), step, 400, (-60.0, 60.0))
+        found = cell(term, float(first), float(last), step, 8.0, (-60.0, 60.0))
         for strike in STRIKES:
             bound = call_of_placed(found, step, strike)
             for tau in (first, 0.5 * (first + last), last):
@@ -139,10 +140,33 @@ def test_blocks_and_what_is_left_of_them(rounds: int, share: float) -> None:
     assert ShuffleAttack(3.0, rounds, share).best_test(epsilon).delta <= found <= worst
 
 
+@pytest.mark.parametrize("core", [slice(0, 9), slice(3, 6)])
+def test_a_round_earlier_is_no_less_than_every_sum_says(core: slice) -> None:
+    """Three rounds, by matrices of all places: above them everywhere, and close where every sum is looked at."""
+    term, step = zeroed_out(1.5, 0.1, True), 0.15
+    cells = [cell(term, a, b, step, 3.0, (-15.0, 12.0)) for a, b in pairwise(controls(term, 3).tolist())]
+    payoff = Payoff.at_the_end((5, 4), core, step)
+    places, earlier = payoff.low + np.arange(len(payoff.values)), Earlier(cells, len(payoff.values), core, step)
+    plain = payoff.values
+    for _ in range(3):
+        payoff = earlier(payoff)
+        rounds = []
+        for one in cells:
+            moves = np.concatenate((one.low + np.arange(len(one.masses)), one.places))
+            there = np.add.outer(places, moves)
+            found = np.interp(there, places, plain) + step * np.maximum(there - places[-1], 0)
+            rounds.append(found @ np.concatenate((one.masses, one.far)) + one.charge)
+        plain = np.max(rounds, axis=0)
+        assert np.all(payoff.values >= plain * (1.0 - 1e-13))
+        assert np.all(payoff.values <= plain * 1.003 + 2e-3)
+        assert np.all(np.diff(payoff.values, 2) >= -1e-12)
+
+
 def test_the_law_of_a_block_has_the_payoff_as_its_call() -> None:
-    """At every place, within the charge; a dent of rounding is smoothed downward, never below a convex function."""
-    payoff = Payoff(-40, 0.25, np.logaddexp(0.0, np.arange(-40, 41) * 0.25))
-    values, masses, charge = block_law(payoff, 1.0)
+    """At every place, within the charge; a dent of rounding is filled, never cut off."""
+    payoff = Payoff(-40, 0.25, np.logaddexp(0.0, np.arange(-40, 41) * 0.25), np.arange(81))
+    places, masses, charge = block_law(payoff, 1.0)
+    values = 0.25 * places
     assert masses.min() >= 0.0
     assert masses.sum() == pytest.approx(1.0, abs=1e-12)
     for s in (-9.0, -1.3, 0.0, 2.2, 9.0, 30.0):
@@ -150,9 +174,12 @@ def test_the_law_of_a_block_has_the_payoff_as_its_call() -> None:
         assert math.log1p(math.exp(s)) <= call * (1.0 + 1e-12)
         assert call <= math.log1p(math.exp(s)) * 1.01 + 1e-3
     dented = payoff.values.copy()
-    dented[40] += 1e-9
-    _, pooled, _ = block_law(Payoff(-40, 0.25, dented), 1.0)
-    assert pooled.min() >= 0.0
+    dented[40] += 0.02
+    places, masses, charge = block_law(replace(payoff, values=dented), 1.0)
+    assert masses.min() >= 0.0
+    calls = np.maximum(0.25 * (places[:, None] + np.arange(-40, 41)), 0.0).T @ masses + charge
+    assert np.all(calls >= dented * (1.0 - 1e-14))
+    assert np.all(calls <= dented + 0.5)
 
 
 def test_little_noise_is_left_to_worst_terms() -> None:

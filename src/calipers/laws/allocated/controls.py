@@ -35,8 +35,8 @@ from calipers.numerics.types import FloatArray
 _REACH = 9.0
 """Observations beyond it are charged: with shifts of at most 2 they hold a first moment below 1e-11."""
 _ALONG, _ACROSS = 240, 48
-_APART = 1.12
-"""Ratio of neighboring places far out."""
+_APART, SPARSE = 1.1, 4
+"""Ratio of neighboring places far out, and what divides them."""
 _ROUNDING = 1e-11
 """Of one term's first moment: more than a few thousand operations on differences of distribution functions lose."""
 
@@ -61,17 +61,18 @@ def controls(term: HiddenTerm, cells: int) -> FloatArray:
     return np.linspace(left_a**2 - left_b**2, right_a**2 - right_b**2, cells + 1)
 
 
-def cell(term: HiddenTerm, first: float, last: float, step: float, near: int, ends: tuple[float, float]) -> Placed:
+def cell(term: HiddenTerm, first: float, last: float, step: float, reach: float, ends: tuple[float, float]) -> Placed:
     """A variable above all terms with controls from `first` to `last`, clipped at `ends` and split onto a lattice.
 
-    Every place up to `near` steps from 0 is used, and a few beyond. Raising a term below the lower end raises the
-    payoff; what exceeds the upper end is charged, as the slope is at most one.
+    Every place up to `reach` from 0 is used, and a few beyond, whose numbers are multiples of `SPARSE`. Raising a term
+    below the lower end raises the payoff; what exceeds the upper end is charged, as the slope is at most one.
     """
     losses, loss_masses, _ = _atoms(term, first, -1.0)
     gains, gain_masses, beyond = _atoms(term, last, 1.0)
     others = max(0.0, 1.0 - float(loss_masses.sum()) - float(gain_masses.sum()))
     values = np.concatenate((losses, gains, [0.0])) / step
     masses = np.concatenate((loss_masses, gain_masses, [others]))
+    near = SPARSE * math.ceil(reach / (SPARSE * step))
     left, right = (_far(near, math.ceil(abs(end) / step)) for end in ends)
     places = np.concatenate((-left[::-1], np.arange(-near, near + 1), right))
     above = step * float(masses @ np.maximum(values - places[-1], 0.0))
@@ -89,11 +90,11 @@ def cell(term: HiddenTerm, first: float, last: float, step: float, near: int, en
 
 
 def _far(near: int, last: int) -> NDArray[np.int64]:
-    """Places beyond the near ones, ever wider apart, up to the last."""
+    """Places beyond the near ones, ever wider apart, up to the last or one beyond it."""
     if last <= near:
         return np.zeros(0, dtype=np.int64)
     number = math.ceil(math.log(last / near) / math.log(_APART)) + 1
-    return np.unique(np.round(np.geomspace(near, last, number)).astype(np.int64))[1:]
+    return SPARSE * np.unique(np.ceil(np.geomspace(near, last, number) / SPARSE - 1e-9).astype(np.int64))[1:]
 
 
 def _atoms(term: HiddenTerm, tau: float, sign: float) -> tuple[FloatArray, FloatArray, float]:

@@ -27,6 +27,7 @@ that depend on the dataset. `law(Side.UPPER)` therefore raises; see Theorem 4.1 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -56,13 +57,13 @@ from calipers.numerics.types import FloatArray
 _PRESENT, _ABSENT = 2.0, 1.0
 _TEST_RESOLUTION = 0.025
 _ROUGH_RESOLUTION, _SEARCH_RESOLUTION = 0.15, 0.04
-_CLEARLY_LESS, _MUCH_LESS = 0.9, 0.5
+_CLEARLY_LESS, _MUCH_LESS = 0.99, 0.5
 """Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it, or
 not even better tuned ones."""
 _THE_SAME = 1e-5
 _LAW_RESOLUTION, _CURVE_RESOLUTION = 0.06, 0.05
 _FINEST_RESOLUTION = 0.02
-_LOWEST_LOG_TAIL = -560.0
+_USUAL_LOG_TAIL, _LOWEST_LOG_TAIL = -40.0, -560.0
 _SCORE_CELL = 0.008
 """Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
 _FAR = 12.0
@@ -72,9 +73,10 @@ _OFTEN, _SHOWN, _CLOSE = (1e-3, 0.1), 1e-4, 0.75
 """Tests of a law or a curve are made on a circle, which takes a third of the time, where the last ones showed more than
 this, forward and reversed (which are about the least possible sums, where a ladder is finer), where they show more than
 the second themselves, so that rarer ones of the same sum are not missed, and where it is no coarser than this."""
-_FAINT, _ROUGHLY, _NEGLIGIBLE = 1e-7, 0.1, 12.0
-"""Once tests show less than the first, ladders may be this rough; those of a law end where they show e^12 times what
-was asked for, as a proof does, and tests on the largest observation are left."""
+_FAINT, _ROUGHLY, _NEXT_TO_NOTHING, _NEGLIGIBLE = 1e-7, 0.1, 0.1, 12.0
+"""Once tests show less than the first, ladders may be this rough; the third is a share of the least that counts. Tests
+of a law end where they show e^12 times what was asked for, as a proof does, and tests on the largest observation are
+left."""
 _MANY = 256
 """Ladders of so many rounds are slow, and tests of neighboring epsilons much the same: every other one will do."""
 _SELDOM = 3, 0.2
@@ -190,7 +192,7 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
             value, threshold = self.maximum.delta(epsilon, reverse)
             if value > best.delta:
                 best = ShuffleTest(epsilon, value, "max", threshold, reverse)
-        log_tail = max(_LOWEST_LOG_TAIL, min(-40.0, math.log(max(best.delta, 1e-280)) - 20.0))
+        log_tail = max(_LOWEST_LOG_TAIL, min(_USUAL_LOG_TAIL, math.log(max(best.delta, 1e-280)) - 20.0))
         for reverse in (False, True):
             factor = -epsilon if reverse else epsilon
             value, _ = self.families(factor, log_tail, _TEST_RESOLUTION)[reverse].best(epsilon)
@@ -206,15 +208,21 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         Tests are tuned to the epsilon they have just shown, until that gains nothing more, on coarse ladders first.
         """
         log_tail = math.log(OPEN_UNIT.check("delta", delta)) - 18.0
-        best = (0.0, False)
+        best, reversed_too = (0.0, False), list[float]()
         for reverse in (False, True):
-            current, _ = self.maximum.epsilon(delta, reverse)
+            largest, _ = self.maximum.epsilon(delta, reverse)
+            # Whoever has asked for a curve has made tests of many epsilons; of many rounds they are nearly the best.
+            known = [tests.epsilon(delta)[0] for tests in _made(self)[reverse]] if self.rounds > _MANY else []
+            current = max([largest, *known, *(reversed_too if reverse else [])])
             best = max(best, (current, reverse))
-            largest = current
-            for resolution in (_ROUGH_RESOLUTION, _SEARCH_RESOLUTION):
+            less = known and (current < _CLEARLY_LESS * best[0] or max(known) < _CLEARLY_LESS * largest)
+            if less or (known and known[1] == max(known)):
+                continue  # if those made for 0 show more than those for larger epsilons, others in between do not
+            for resolution in (_SEARCH_RESOLUTION,) if known else (_ROUGH_RESOLUTION, _SEARCH_RESOLUTION):
                 for _ in range(3):
-                    tests = self.families(-current if reverse else current, log_tail, resolution)[reverse]
-                    shown, _ = tests.epsilon(delta)
+                    tests = self.families(-current if reverse else current, log_tail, resolution)
+                    reversed_too.append(tests[True].epsilon(delta)[0])
+                    shown, _ = tests[reverse].epsilon(delta)
                     best = max(best, (shown, reverse))
                     tuned, current = shown <= current * (1.0 + 1e-3), max(current, shown)
                     if tuned or current < _MUCH_LESS * best[0]:
@@ -261,11 +269,27 @@ def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
     log_tail = lone_depth(smallest_delta)
     forward, backward = _maxima(attack, log_tail)
     least, epsilons, (every, rough) = max(smallest_delta, math.exp(log_tail)), _law_epsilons(attack), _SELDOM
-    forward += _outward(attack, 1.0, epsilons, _CURVE_RESOLUTION, log_tail, least)
-    # At 0 forward and reversed tests are those of one sum.
-    backward += _outward(attack, -1.0, epsilons[:1], _CURVE_RESOLUTION, log_tail, least)
-    backward += _outward(attack, -1.0, epsilons[every::every], rough, log_tail, least)
+    # At 0 forward and reversed tests are those of one sum, which whoever asks for the advantage wants as well.
+    deep = min(log_tail, _USUAL_LOG_TAIL)
+    at_zero, some = attack.families(0.0, deep, _TEST_RESOLUTION), epsilons[1:]
+    forward.append(at_zero[False])
+    backward.append(at_zero[True])
+    everywhere = _on_circle(attack, 0.0, _TEST_RESOLUTION, deep, COARSEST) is None  # else rare ones are left out
+    if everywhere and attack.rounds > _MANY:
+        some = epsilons[2:]
+    forward += _outward(attack, 1.0, some, _CURVE_RESOLUTION, log_tail, least, forward if everywhere else ())
+    some = epsilons[every::every]
+    backward += _outward(attack, -1.0, some, rough, log_tail, least, backward if everywhere else ())
+    if everywhere:
+        for made, families in zip(_made(attack), (forward, backward), strict=True):
+            made.extend(families)
     return curve_of_tests(forward, backward, log_tail)
+
+
+@lru_cache(maxsize=16)
+def _made(attack: ShuffleAttack) -> tuple[list[EventFamily], list[EventFamily]]:
+    """Tests of curves that were asked for, forward and reversed: on the largest observation, for 0, for others."""
+    return [], []
 
 
 def _law_epsilons(attack: ShuffleAttack) -> list[float]:
@@ -281,16 +305,28 @@ def _maxima(attack: ShuffleAttack, log_tail: float) -> tuple[list[EventFamily], 
 
 
 def _outward(
-    attack: ShuffleAttack, sign: float, epsilons: list[float], resolution: float, log_tail: float, least: float
+    attack: ShuffleAttack,
+    sign: float,
+    epsilons: list[float],
+    resolution: float,
+    log_tail: float,
+    least: float,
+    made: Sequence[EventFamily] = (),
 ) -> list[EventFamily]:
-    """Tests on sums, forward or reversed, for all epsilon at which one may show more than `least`."""
+    """Tests on sums, forward or reversed, for all epsilon at which one may show more than `least`.
+
+    `made`: tests on the largest observation, and those on a sum that there are already. Where all of them show next to
+    nothing, so does another sum.
+    """
     found: list[EventFamily] = []
-    shown, last, fall, passed = 1.0, 0.0, 0.0, False
+    shown, last, fall, passed = made[-1].best(0.0)[0] if made else 1.0, 0.0, 0.0, False
     for epsilon in epsilons:
         # A record that is hidden shows no more than one whose round is known. What reversed tests show falls ever
         # faster, as there is a least ratio.
         known, expected = float(gaussian_delta(attack.shift, epsilon)), shown * math.exp(-fall * (epsilon - last))
         if min(known, expected) <= least:
+            break
+        if made and max(tests.best(epsilon)[0] for tests in (*made, *found)) <= _NEXT_TO_NOTHING * least:
             break
         if passed:
             passed = False

@@ -29,9 +29,10 @@ import numpy as np
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.allocated.along import Outward
+from calipers.laws.allocated.along import Outward, pace
 from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
 from calipers.laws.allocated.controlled_sum import controlled_divergence
+from calipers.laws.allocated.crossing import Crossing
 from calipers.laws.allocated.hidden_sums import divergences
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.core.law import Law
@@ -55,8 +56,8 @@ _LADDER = 0.25
 _GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
 is small against the shift, the width of the far tail."""
-_FAR = 1e-9
-"""Below it nodes are twice as far apart: what an epoch shows so rarely decides little."""
+_FAR, _FARTHEST = 1e-9, 2e-12
+"""What an epoch shows so rarely decides little: below the second nodes are twice as far apart."""
 _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
@@ -70,6 +71,9 @@ _TOGETHER, _DEEPER = 16, 4.0
 """How many nodes are looked at together, and how much deeper than seems to be needed."""
 _FEW_ROUNDS = 32
 """So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
+_CLEARLY, _CLEAR = 0.08, 0.97
+"""What one control for every strike gains, of log delta: more than fine ladders do, which are then left out. And the
+share of what a rough ladder says that it comes down to at least where that is left out."""
 _SETTLED, _HIDDEN = 0.9995, 0.99
 """Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
 
@@ -144,9 +148,12 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
+        controlled, seen = self.controlled(epsilon, reverse), _looks(self, reverse).seen.get(epsilon, 0.0)
+        if controlled < _CLEAR * math.exp(seen) < _CLEAR:
+            return controlled
         node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
         value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
-        return min(value, self.controlled(epsilon, reverse))
+        return min(value, controlled)
 
     def epsilon(self, delta: float) -> float:
         """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
@@ -159,48 +166,42 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         best = self._epsilon_one_way(delta, False, known, log_tail)
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.
+            if self.controlled(best, reverse) <= delta:
+                continue
             node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
-            if node > best or (value > delta and self.controlled(best, reverse) > delta):
+            if node > best or value > delta:
                 best = max(best, self._epsilon_one_way(delta, reverse, known, log_tail))
         return best
 
     def _epsilon_one_way(self, delta: float, reverse: bool, known: float, log_tail: float) -> float:
-        log_delta = math.log(delta)
+        def rough(epsilon: float, reverse: bool = reverse) -> float:
+            return math.log(max(self.node(epsilon, reverse, _ROUGH, log_tail)[1], 1e-300))
 
-        better = True  # whether one control for every strike was, where it was asked last: far out it is not
+        seen, tried = _looks(self, reverse).seen, _tried(self, reverse)
+        start = _looks(self, False).seen.get(0.0) or rough(0.0, False)  # at 0 there is no direction
+        if start <= math.log(delta):
+            node, value = self.node(0.0, reverse, _FINE, log_tail)
+            return node if value <= delta else known
+        crossing = Crossing(start, delta, known, {e: min(seen.get(e, 0.0), tried.get(e, 0.0)) for e in seen | tried})
+        guess, beside = crossing.on_line()
+        gain = min((seen.get(e, 0.0) - tried.get(e, 0.0) for e in beside), default=0.0)
+        if not beside:
+            crossing = Crossing(start, delta, known, seen)
+            guess = crossing.passed(rough, min(gaussian_epsilon(_deviation(math.exp(start)), delta), 0.9 * known))
+            # Where worst terms pass delta one control for every strike may have passed it already.
+            gain = math.log(delta) - math.log(self.controlled(guess, reverse))
+            if gain > 0.0:
+                guess = crossing.moved(guess, self.controlled(guess, reverse))
+                guess = crossing.moved(guess, self.controlled(guess, reverse))
 
-        def excess(epsilon: float, resolution: float) -> tuple[float, float]:
-            nonlocal better
-            node, value = self.node(epsilon, reverse, resolution, log_tail)
-            if resolution == _FINE and better:
-                controlled = self.controlled(epsilon, reverse)
-                value, better = min(value, controlled), controlled < value
-            return node, math.log(max(value, 1e-300)) - log_delta
+        def fine(epsilons: Sequence[float]) -> Nodes:
+            worst: Nodes = [(epsilon, 1.0) for epsilon in epsilons]
+            if gain < _CLEARLY:
+                worst = self.nodes(epsilons, reverse, _FINE, log_tail)
+            controlled = [self.controlled(epsilon, reverse) if gain > 0.0 else 1.0 for epsilon in epsilons]
+            return [(node, min(value, other)) for (node, value), other in zip(worst, controlled, strict=True)]
 
-        low, high = 0.0, known
-        below, above = excess(low, _ROUGH)[1], excess(high, _ROUGH)[1]
-        if below <= 0.0:
-            node, fine = excess(0.0, _FINE)
-            return node if fine <= 0.0 else known
-        for _ in range(12):
-            # The logarithm is concave over most of its range: half way by value, half way by position.
-            secant = low + (high - low) * below / (below - above) if above < 0.0 else high
-            middle = 0.5 * (secant + 0.5 * (low + high))
-            value = excess(middle, _ROUGH)[1]
-            low, below, high, above = (middle, value, high, above) if value > 0.0 else (low, below, middle, value)
-            if high - low < 0.05 * high:
-                break
-        slope = max((below - above) / (high - low), 1e-6)
-        guess, best = min(high, low + below / slope), known
-        for _ in range(6):
-            node, over = excess(guess, _FINE)
-            if over <= 0.0:
-                best = min(best, node)
-            margin = 2e-5 * slope * guess  # of log delta: a share 2e-5 of epsilon
-            if over <= 0.0 and (guess == 0.0 or over > -3.0 * margin):
-                break
-            guess = min(known, max(0.0, guess + (over + margin) / slope))
-        return best
+        return crossing.proven(fine, guess)
 
     @property
     def lone_proof(self) -> ShuffledEpoch:  # type: ignore[override]
@@ -229,8 +230,15 @@ def _node(
 
 @lru_cache(maxsize=1024)
 def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool) -> float:
-    found = controlled_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation)
-    return 1.0 if found is None else found
+    found = controlled_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation) or 1.0
+    _tried(epoch, reverse)[epsilon] = math.log(found)
+    return found
+
+
+@lru_cache(maxsize=32)
+def _tried(epoch: ShuffledEpoch, reverse: bool) -> dict[float, float]:
+    """Where one control for every strike was tried, and the logarithms of what was found."""
+    return {}
 
 
 @lru_cache(maxsize=16)
@@ -283,10 +291,11 @@ def _profile(
         return value < _LESS * float(np.interp(node, places, bounds))
 
     epsilons, end = _epsilons(epoch, start[1], log_tail), log_tail + _NEGLIGIBLE
-    profile, gain, above = [start], 0.0, 0
+    first = _controlled_first(epoch, reverse, epsilons, start, log_tail, less)
+    profile, gain, above = [start, *first], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
-    for epsilon, (node, value) in _outward(epoch, reverse, epsilons, log_tail, start[1], less):
+    for epsilon, (node, value) in _outward(epoch, reverse, epsilons, log_tail, profile, less):
         if gain < _WORTH and value > _RARE and not less(node, value):
             # Far out one term decides, and one control for every strike is as good as one for all.
             better = epoch.controlled(epsilon, reverse)
@@ -306,22 +315,50 @@ def _profile(
     return profile
 
 
+def _controlled_first(
+    epoch: ShuffledEpoch,
+    reverse: bool,
+    epsilons: Sequence[float],
+    start: tuple[float, float],
+    log_tail: float,
+    less: Callable[[float, float], bool],
+) -> list[tuple[float, float]]:
+    """Nodes after the first at which one control for every strike is clearly better, without looking at worst terms.
+
+    It gains ever more, and from some epsilon on ever less: if it gains at 0 and where it is tried last it does between.
+    """
+    if not epoch.alike or start[1] > _CLEAR * math.exp(_looks(epoch, False).seen[0.0]):
+        return []
+    found = [start]
+    for epsilon in epsilons[1:]:
+        value = epoch.controlled(epsilon, reverse)
+        if not _RARE < value < found[-1][1] or less(epsilon, value):
+            break
+        found.append((epsilon, value))
+    if len(found) < _SPARSE:
+        return []
+    _, (_, worst) = next(_outward(epoch, reverse, epsilons, log_tail, found[:-1], less))
+    return found[1:-1] if found[-1][1] < _CLEAR * worst else []
+
+
 def _outward(
     epoch: ShuffledEpoch,
     reverse: bool,
     epsilons: Sequence[float],
     log_tail: float,
-    start: float,
+    before: Nodes,
     less: Callable[[float, float], bool],
 ) -> Iterator[tuple[float, tuple[float, float]]]:
-    """(epsilon, node) from the second epsilon on; of those after one of `less` worth some are left out."""
-    end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FAR), _looks(epoch, reverse)
-    for epsilon, found in looks.along(epsilons[1:], log_tail, end, far, (0.0, math.log(start))):
+    """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
+    end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FARTHEST), _looks(epoch, reverse)
+    last = before[-1]
+    for epsilon, found in looks.along(epsilons[len(before) :], log_tail, end, far, *pace(*before[-2:])):
         yield epsilon, found
         if less(*found):
             rest = epsilons[epsilons.index(epsilon) + _SPARSE :: _SPARSE]
-            yield from looks.along(rest, log_tail, end, far, (epsilon, math.log(max(found[1], 1e-300))))
+            yield from looks.along(rest, log_tail, end, far, *pace(last, found))
             return
+        last = found
 
 
 def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
@@ -331,14 +368,23 @@ def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: flo
     chords = np.interp(np.exp(epsilons), np.exp(nodes), values)
     apart = np.abs(epsilons - nodes[np.minimum(np.searchsorted(nodes, epsilons - 1e-9), len(nodes) - 1)]) > 2e-9
     missing = epsilons[(chords > bounds) & apart & (epsilons < nodes[-1])].tolist()
-    start = nodes[0], math.log(values[0])
-    found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start)
+    if not missing:
+        return backward
+    after = int(np.searchsorted(nodes, missing[0]))
+    _, fall = pace(*backward[after - 1 : after + 1])
+    start = nodes[after - 1], math.log(values[after - 1])
+    found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start, fall=fall)
     return sorted([*backward, *(node for _, node in found)])
+
+
+def _deviation(start: float) -> float:
+    """Of log L, if the divergence at 0 is `start`."""
+    return 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
 
 
 def _epsilons(epoch: ShuffledEpoch, start: float, log_tail: float) -> list[float]:
     """About where nodes are to be, if the divergence at 0 is at most `start`."""
-    deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
+    deviation = _deviation(start)
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = [0.0]
     while epsilons[-1] < last:
