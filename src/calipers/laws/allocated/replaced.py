@@ -74,7 +74,7 @@ _FAR, _NEGLIGIBLE, _SHALLOWER = 18.0, 8.0, 6.0
 """Where the divergence is less than e^18 times the smallest that was asked for, every other node will do; laws end at
 e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
-_TEST_SPAN = 14.0
+_TEST_SPAN = 10.0
 """How far apart tests may be tuned that share a ladder; there are fewer of them than nodes."""
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
@@ -158,12 +158,12 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     def delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) of the divergence at epsilon >= 0, from ladders at this epsilon."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        log_tail = -60.0
+        log_tail = -40.0
         # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
         known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
         upper = _upper_node(self, before, _FINE, log_tail)[1]
-        if upper < 1e-10:
+        if math.log(max(upper, _NOTHING)) < 0.5 * log_tail:
             log_tail = max(2.0 * math.log(upper), _LOWEST_LOG_TAIL)
             upper = _upper_node(self, before, _FINE, log_tail)[1]
         lower, _ = _tests(self, epsilon, _FINE_TESTS, log_tail).best(epsilon)
