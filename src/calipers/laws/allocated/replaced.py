@@ -81,8 +81,9 @@ _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 _ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.018
 """Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
-_LOCATED, _GUESSES = 0.05, 60
-"""How closely an epsilon is looked for roughly, and how often at most the range of a guess is halved."""
+_LOCATED, _GUESSES, _FAINT = 0.05, 60, 1e-9
+"""How closely an epsilon is looked for roughly, how often at most the range of a guess is halved, and the least spread
+of a sum that counts."""
 _AT_KNOWN = -20.0
 """About the logarithm of the share of delta that is left at the epsilon of a record whose round is known."""
 
@@ -198,18 +199,18 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         One round stands out, with A > 1 + s (k - 1) where s is what all others usually sum up to, a call as that of
         Black and Scholes; or none does, and the sum is a Gaussian.
         """
-        shift, share, delta = self.shift / 2.0, self.participation, math.exp(log_delta)
+        shift, share, delta = 0.5 * self.shift, self.participation, math.exp(log_delta)
         usual = float(normal_tail_quantile(min(0.5, 1.0 / self.rounds)))
         others = self.rounds * (float(ndtr(usual - shift)) + (1.0 - share) / share)
-        spread = share * math.sqrt(4.0 * math.sinh(min(shift**2, 600.0)) * float(ndtr(usual - 2.0 * shift)) / self.rounds)
+        variance = 4.0 * math.sinh(min(shift**2, 50.0)) / self.rounds * float(ndtr(usual - 2.0 * shift))
+        bulk = gaussian_epsilon(max(share * math.sqrt(variance), _FAINT), delta)
 
         def larger(epsilon: float) -> bool:
             level = float(np.logaddexp(0.0, math.log(others) + epsilon + math.log(-math.expm1(-epsilon))))
             least = level / shift + 0.5 * shift
-            call = float(ndtr(shift - least)) - math.exp(min(level + float(log_ndtr(-least)), 0.0))
-            return share * call + float(gaussian_delta(spread, epsilon)) > delta
+            return share * float(ndtr(shift - least) - np.exp(min(level + log_ndtr(-least), 0.0))) > delta
 
-        return halved(0.0, known, larger, _GUESSES, share=_NEAR)[1]
+        return max(bulk, halved(0.0, known, larger, _GUESSES, share=_NEAR)[1])
 
     def _located(self, log_delta: float, known: float, log_tail: float) -> tuple[float, float]:
         """About where the divergence is delta, and how steeply its logarithm falls there, from rough ladders."""
