@@ -127,17 +127,22 @@ class _Allocation:
 
 def lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
     """All places of the ladder between `low` and `high`, where the split of one term has its kinks."""
-    pieces = []
-    e, left, right = plan.lowest, plan.center, plan.center
-    while left > low or right < high:
+    far = max(plan.center - low, high - plan.center) / plan.radius(plan.lowest)
+    top = plan.lowest + max(0, math.ceil(math.log2(far)) if far > 0.0 else 0)
+    points = _places(plan, top if plan.radius(top) >= far * plan.radius(plan.lowest) else top + 1)
+    return points[np.searchsorted(points, low, "right") : np.searchsorted(points, high, "left")]
+
+
+@lru_cache(maxsize=8)
+def _places(plan: LadderPlan, top: int) -> FloatArray:
+    """All places up to this rung; terms that share a ladder reach about as far."""
+    pieces, inner = [], 0.0
+    for e in range(plan.lowest, top + 1):
         unit, radius = math.ldexp(plan.step, e), plan.radius(e)
-        outer_left, outer_right = max(low, plan.center - radius), min(high, plan.center + radius)
-        pieces.append(np.arange(math.floor(right / unit), math.ceil(outer_right / unit) + 1) * unit)
-        if left > outer_left:
-            pieces.append(np.arange(math.floor(outer_left / unit), math.ceil(left / unit) + 1) * unit)
-        left, right, e = min(left, outer_left), max(right, outer_right), e + 1
-    points = np.unique(np.concatenate(pieces))
-    return points[(points > low) & (points < high)]
+        for left, right in ((plan.center - radius, plan.center - inner), (plan.center + inner, plan.center + radius)):
+            pieces.append(np.arange(math.floor(left / unit), math.ceil(right / unit) + 1) * unit)
+        inner = radius
+    return np.unique(np.concatenate(pieces))
 
 
 @lru_cache(maxsize=12)
