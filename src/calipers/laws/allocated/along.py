@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-_FIRST = 8
-"""How many epsilons are looked at together at most until it is known how fast values fall."""
+_FIRST, _SPAN = 8, 7.0
+"""How many epsilons are looked at together at most until it is known how fast values fall, and how far apart: sums that
+share a ladder have to be alike."""
 _DEPTH_STEP = 6.0
 """Depths come in steps."""
-_RISEN = 0.5
-"""How much larger than a value before it one may be by chance."""
 _BELOW = 18.0
 """How much deeper than the depth of a law its last values are resolved at most."""
 
@@ -29,8 +28,7 @@ class Outward(Generic[T]):
 
     `worth` is the logarithm of the value of what was found at an epsilon, about `first` at the first of them; it is
     resolved if the depth was `cut` below it. `together`: so many are looked at at a time, `deeper` than seems to be
-    needed where that costs less than to look again, and no more than `span` apart: sums that share a ladder have to be
-    alike.
+    needed where that costs less than to look again.
     """
 
     look: Callable[[Sequence[float], float], Sequence[T]]
@@ -39,7 +37,6 @@ class Outward(Generic[T]):
     cut: float
     together: int = 24
     deeper: float = 6.0
-    span: float = 7.0
     _known: dict[float, tuple[T, float, float]] = field(default_factory=dict)
 
     def along(
@@ -54,23 +51,21 @@ class Outward(Generic[T]):
 
         `start`: an epsilon before them, and the logarithm of its value, where that is known.
         """
-        at, stride, fall, least = 0, 1, 0.0, math.inf
+        at, stride, fall = 0, 1, 0.0
         before, last = (0.0, self.first) if start is None else start
         while at < len(epsilons) and last > end:
             some = epsilons[at : at + stride * (self.together if at else min(_FIRST, self.together)) : stride]
             # No farther than where it would pass the end at this pace.
             reached = sum(last - fall * (epsilon - before) > end for epsilon in some) + 1
-            some = [epsilon for epsilon in some[:reached] if epsilon <= some[0] + self.span]
+            some = [epsilon for epsilon in some[:reached] if epsilon <= some[0] + _SPAN]
             self._find(some, last - fall * (some[-1] - before), log_tail - _BELOW)
             if at or start is not None:
                 fall = max(0.0, last - self._known[some[0]][1]) / (some[0] - before)
             for epsilon in some:
                 yield epsilon, self._known[epsilon][0]
                 last = self._known[epsilon][1]
-                # Values fall, but what is charged for rounding rises with e^epsilon: farther out there is nothing else.
-                if last <= end or last > least + _RISEN:
+                if last <= end:
                     return
-                least = min(least, last)
             if len(some) > 1:
                 fall = (self._known[some[0]][1] - last) / (some[-1] - some[0])
             before = some[-1]
