@@ -199,7 +199,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         One round stands out, with A > 1 + s (k - 1) where s is what all others usually sum up to, a call as that of
         Black and Scholes; or none does, and the sum is a Gaussian.
         """
-        shift, share, delta = 0.5 * self.shift, self.participation, math.exp(log_delta)
+        shift, share, delta = 0.5 * self.shift, self.participation, math.exp(min(max(log_delta, -690.0), -0.1))
         usual = float(normal_tail_quantile(min(0.5, 1.0 / self.rounds)))
         others = self.rounds * (float(ndtr(usual - shift)) + (1.0 - share) / share)
         variance = 4.0 * math.sinh(min(shift**2, 50.0)) / self.rounds * float(ndtr(usual - 2.0 * shift))
