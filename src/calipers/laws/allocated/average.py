@@ -66,9 +66,10 @@ ROUNDS = Domain(1, 10**11, integer=True)
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
-_RESOLUTIONS, _COARSE = (0.02, 0.12, 0.2, 0.35, 0.6, 1.0), 0.12
-_SHALLOWEST, _DEEP = -52.0, -70.0
-"""Depth of the law that epsilons, curves and distances of up to some hundred epochs share; and that of moments."""
+_RESOLUTIONS, _COARSE = (0.02, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0), 0.12
+_DEEP = -70.0
+_LITTLE_NOISE, _SHALLOWEST = 0.3, -52.0
+"""Where laws are long to build, and the depth of the one that epsilons, curves and distances share there."""
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
 _DEPTHS, _DEPTH_STEP = 26.0, 12.0
@@ -261,10 +262,11 @@ class AllocationPair(AllocatedEpoch, LawSource):
 
     def _summed(self, resolution: float, log_tail: float, attacked: bool) -> _Allocation:
         POSITIVE_PROBABILITY.check("resolution", resolution)
-        log_tail = min(log_tail, _SHALLOWEST)
+        shared = self.sigma < _LITTLE_NOISE
+        log_tail = min(log_tail, _SHALLOWEST) if shared else log_tail
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
-        below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
+        below = [step for step in _RESOLUTIONS if finest <= step <= resolution and (step >= _COARSE or not shared)]
         cells = max(below, default=finest)
         # Pilots are coarse, laws for moments and groups are deep, and both are UPPER: nobody asks for masses under P.
         under_p = attacked or (cells < _COARSE and log_tail > _DEEP)
