@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -14,10 +15,12 @@ from scipy.special import ndtr
 
 from calipers.bracket import Side
 from calipers.errors import InputError
+from calipers.laws.allocated import average
 from calipers.laws.allocated.average import AllocationPair
 from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, placed
 from calipers.laws.allocated.strips import Strip, coarsened
 from calipers.laws.composed.product import Product
+from calipers.laws.composed.sweep import sweep
 from calipers.laws.core.law import Law
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
@@ -310,3 +313,31 @@ def test_mass_beyond_a_shallow_tail_counts_as_infinite(rounds: int, log_tail: fl
         assert cut.delta(epsilon) >= deep.delta(epsilon)
     if not reverse:
         assert lossy.delta(1.0) < deep.delta(1.0), "the cut is deep enough to hide a missing charge"
+
+
+def test_questions_about_an_epoch_share_its_law() -> None:
+    """With little noise epsilon, delta and the curve of one epoch are read off one pilot and one fine law."""
+    product = Product([(AllocationPair(0.231, 77), 1)])
+    before = average._allocations.cache_info().misses
+    product.epsilon(1e-5, 1e-3)
+    product.delta(0.0, 1e-3)
+    sweep(product, 1e-12, 1e-3)
+    assert average._allocations.cache_info().misses - before <= 2
+
+
+@pytest.mark.parametrize("ends", [(-3000.0, 3000.0), (0.5, 3000.0), (-7.0, 40.0), (90.0, 110.0)])
+@pytest.mark.parametrize("center", [0.0, 100.0])
+def test_places_of_a_ladder_are_as_dense_as_its_rungs(center: float, ends: tuple[float, float]) -> None:
+    """Between two neighbors lies no place of the rung on which a term there is split, and both are such places."""
+    plan = LadderPlan(0.03, 1.0 / 24.0, center, 1, -40.0)
+    points = average.lattice_points(plan, *ends)
+    assert ends[0] < points[0]
+    assert points[-1] < ends[1]
+    for left, right in itertools.pairwise(points):
+        distance = abs(0.5 * (left + right) - center)
+        rung = plan.lowest
+        while plan.radius(rung) < distance:
+            rung += 1
+        unit = math.ldexp(plan.step, rung)
+        assert right - left <= unit * (1.0 + 1e-9)
+        assert math.remainder(left, math.ldexp(plan.step, plan.lowest)) == pytest.approx(0.0, abs=1e-9)

@@ -10,8 +10,9 @@ import pytest
 from scipy.special import ndtr
 
 from calipers.errors import InputError
+from calipers.laws.allocated import replaced
 from calipers.laws.allocated.average import AllocationPair
-from calipers.laws.allocated.hidden_sums import divergence
+from calipers.laws.allocated.hidden_sums import divergence, divergences
 from calipers.laws.allocated.hidden_term import opposite
 from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.laws.composed.product import Product
@@ -190,3 +191,39 @@ def test_a_few_laws_serve_all_questions() -> None:
     pair = ReplacedPair(1.0, 3)
     assert pair.upper(0.2, -30.0) is pair.upper(0.05, -27.0)
     assert pair.upper(0.05, -30.0).size > pair.upper(0.4, -30.0).size
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rounds", "share"),
+    [(0.19, 909, 1.0), (0.178, 8, 1.0), (0.64, 2905, 0.8), (6.4, 9000, 1.0), (30.0, 7, 1.0)],
+)
+def test_a_few_ladders_give_an_epsilon(
+    sigma: float, rounds: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guess in closed form is so near that at most four rough ladders and three fine ones are needed."""
+    asked: list[float] = []
+
+    def counted(*given: object) -> tuple[float, float]:
+        asked.append(given[3])  # type: ignore[arg-type]
+        return divergence(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(replaced, "divergence", counted)
+    lower, upper = ReplacedPair(sigma, rounds, share).epsilon(1.1e-5)
+    assert upper - lower <= 1e-3 * upper
+    assert asked.count(replaced._ROUGH) <= 4
+    assert len(asked) - asked.count(replaced._ROUGH) <= 3
+
+
+def test_nobody_looks_farther_than_rounding_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little noise, few rounds: far out, divergences rise with what is charged, and the first that does is the last."""
+    found: list[tuple[float, float]] = []
+
+    def kept(*given: object) -> list[tuple[float, float]]:
+        nodes = divergences(*given)  # type: ignore[arg-type]
+        found.extend(nodes)
+        return nodes
+
+    monkeypatch.setattr(replaced, "divergences", kept)
+    ReplacedPair(0.1783, 8).upper(0.05, -42.0)
+    values = [value for _, value in sorted(found)]
+    assert values.index(min(values)) > 0.9 * len(values)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.laws.composed.product import Product
 from calipers.laws.core.source import LawSource
 from calipers.measure.choice import Greatest
@@ -103,3 +104,13 @@ def test_an_attack_that_neighbors_share_is_tried_once() -> None:
     one = exposure([1.0], [0.5])
     found = evaluated([replace(one, neighbors=(Exposure((proof(1.2),), one.attack),))], replaced=False)
     assert not isinstance(found.below, Greatest)
+
+
+def test_an_attack_beside_another_proof_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the proof is another's, the pair of an attack shows its tests, and nobody builds its UPPER law."""
+    monkeypatch.setattr(ReplacedPair, "upper", None)
+    shown = Attack(ReplacedPair(1.0, 3), 1, "calipers:replaced-pair", "All others are zero.")
+    below = evaluated([Exposure((proof(9.0),), shown)], replaced=True).below
+    assert below.epsilon(DELTA, TOLERANCE).value == ReplacedPair(1.0, 3).epsilon(DELTA)[0]
+    hull = below.curve(1e-12, TOLERANCE)
+    assert hull.epsilon(DELTA) == pytest.approx(ReplacedPair(1.0, 3).epsilon(DELTA)[0], rel=0.02)

@@ -154,7 +154,9 @@ def _shown(attacks: Sequence[Attack], replaced: bool, loud: bool = False) -> Jaw
     factors, scene = factors_of(attacks), _scenes([attack.scene for attack in attacks])
     pairs = None if loud or any(attack.one_sided for attack in attacks) else _pairs(factors)
     if pairs is not None:
-        return PairAttack(Composition(Product(pairs)), scene, attacks[-1].statement, _WAYS[replaced])
+        alone = pairs[0][0].lone_pair if _counted(pairs) == 1 else None
+        composed = Composition(Product(pairs), sides=(Side.LOWER,), lone=alone)
+        return PairAttack(composed, scene, attacks[-1].statement, _WAYS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
     lone = factors[0][0].lone_attack if _counted(factors) == 1 else None
     if loud and not any(attack.one_sided for attack in attacks):

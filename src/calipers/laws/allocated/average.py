@@ -68,6 +68,8 @@ FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
 _RESOLUTIONS, _COARSE = (0.02, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0), 0.12
 _DEEP = -70.0
+_LITTLE_NOISE, _SHALLOWEST = 0.3, -52.0
+"""Where laws are long to build, and the depth of the one that epsilons, curves and distances share there."""
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
 _DEPTHS, _DEPTH_STEP = 26.0, 12.0
@@ -132,17 +134,22 @@ class _Allocation:
 
 def lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
     """All places of the ladder between `low` and `high`, where the split of one term has its kinks."""
-    pieces = []
-    e, left, right = plan.lowest, plan.center, plan.center
-    while left > low or right < high:
+    far = max(plan.center - low, high - plan.center) / plan.radius(plan.lowest)
+    top = plan.lowest + max(0, math.ceil(math.log2(far)) if far > 0.0 else 0)
+    points = _places(plan, top if plan.radius(top) >= far * plan.radius(plan.lowest) else top + 1)
+    return points[np.searchsorted(points, low, "right") : np.searchsorted(points, high, "left")]
+
+
+@lru_cache(maxsize=8)
+def _places(plan: LadderPlan, top: int) -> FloatArray:
+    """All places up to this rung; terms that share a ladder reach about as far."""
+    pieces, inner = [], 0.0
+    for e in range(plan.lowest, top + 1):
         unit, radius = math.ldexp(plan.step, e), plan.radius(e)
-        outer_left, outer_right = max(low, plan.center - radius), min(high, plan.center + radius)
-        pieces.append(np.arange(math.floor(right / unit), math.ceil(outer_right / unit) + 1) * unit)
-        if left > outer_left:
-            pieces.append(np.arange(math.floor(outer_left / unit), math.ceil(left / unit) + 1) * unit)
-        left, right, e = min(left, outer_left), max(right, outer_right), e + 1
-    points = np.unique(np.concatenate(pieces))
-    return points[(points > low) & (points < high)]
+        for left, right in ((plan.center - radius, plan.center - inner), (plan.center + inner, plan.center + radius)):
+            pieces.append(np.arange(math.floor(left / unit), math.ceil(right / unit) + 1) * unit)
+        inner = radius
+    return np.unique(np.concatenate(pieces))
 
 
 @lru_cache(maxsize=12)
@@ -261,9 +268,11 @@ class AllocationPair(AllocatedEpoch, LawSource):
 
     def _summed(self, resolution: float, log_tail: float, attacked: bool) -> _Allocation:
         POSITIVE_PROBABILITY.check("resolution", resolution)
+        shared = self.sigma < _LITTLE_NOISE
+        log_tail = min(log_tail, _SHALLOWEST) if shared else log_tail
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
-        below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
+        below = [step for step in _RESOLUTIONS if finest <= step <= resolution and (step >= _COARSE or not shared)]
         cells = max(below, default=finest)
         # Pilots are coarse, laws for moments and groups are deep, and both are UPPER: nobody asks for masses under P.
         under_p = attacked or (cells < _COARSE and log_tail > _DEEP)

@@ -37,6 +37,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr
 
 from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
@@ -51,6 +52,7 @@ from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import Law
 from calipers.laws.core.profile_law import law_of_profile
 from calipers.laws.core.source import LawSource
+from calipers.numerics.elementary import halved
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -74,11 +76,14 @@ e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
+_RISEN = 1.5
+"""How many times as large as one before it a divergence may be found by chance."""
 _ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.018
 """Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
-_LOCATED, _NEARLY = 0.05, 0.3
-"""How closely an epsilon is looked for roughly, and how near to the logarithm of delta a guess may be taken for it."""
+_LOCATED, _GUESSES, _FAINT = 0.05, 60, 1e-9
+"""How closely an epsilon is looked for roughly, how often at most the range of a guess is halved, and the least spread
+of a sum that counts."""
 _AT_KNOWN = -20.0
 """About the logarithm of the share of delta that is left at the epsilon of a record whose round is known."""
 
@@ -154,12 +159,12 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     def delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) of the divergence at epsilon >= 0, from ladders at this epsilon."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        log_tail = -60.0
+        log_tail = -40.0
         # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
         known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
         upper = _upper_node(self, before, _FINE, log_tail)[1]
-        if upper < 1e-10:
+        if math.log(max(upper, _NOTHING)) < 0.5 * log_tail:
             log_tail = max(2.0 * math.log(upper), _LOWEST_LOG_TAIL)
             upper = _upper_node(self, before, _FINE, log_tail)[1]
         lower, _ = _tests(self, epsilon, _FINE_TESTS, log_tail).best(epsilon)
@@ -188,9 +193,28 @@ class ReplacedPair(AllocatedEpoch, LawSource):
             lower = max(lower, _tests(self, lower or upper, _FINE_TESTS, log_tail).epsilon(delta)[0])
         return lower, upper
 
-    def _located(self, log_delta: float, high: float, log_tail: float) -> tuple[float, float]:
+    def _guessed(self, log_delta: float, known: float) -> float:
+        """About where the divergence is delta, in closed form.
+
+        One round stands out, with A > 1 + s (k - 1) where s is what all others usually sum up to, a call as that of
+        Black and Scholes; or none does, and the sum is a Gaussian.
+        """
+        shift, share, delta = 0.5 * self.shift, self.participation, math.exp(min(max(log_delta, -690.0), -0.1))
+        usual = float(normal_tail_quantile(min(0.5, 1.0 / self.rounds)))
+        others = self.rounds * (float(ndtr(usual - shift)) + (1.0 - share) / share)
+        variance = 4.0 * math.sinh(min(shift**2, 50.0)) / self.rounds * float(ndtr(usual - 2.0 * shift))
+        bulk = gaussian_epsilon(max(share * math.sqrt(variance), _FAINT), delta)
+
+        def larger(epsilon: float) -> bool:
+            level = float(np.logaddexp(0.0, math.log(others) + epsilon + math.log(-math.expm1(-epsilon))))
+            least = level / shift + 0.5 * shift
+            return share * float(ndtr(shift - least) - np.exp(min(level + log_ndtr(-least), 0.0))) > delta
+
+        return max(bulk, halved(0.0, known, larger, _GUESSES, share=_NEAR)[1])
+
+    def _located(self, log_delta: float, known: float, log_tail: float) -> tuple[float, float]:
         """About where the divergence is delta, and how steeply its logarithm falls there, from rough ladders."""
-        low = 0.0
+        low, high = 0.0, known
 
         def excess(epsilon: float) -> float:
             return math.log(max(_upper_node(self, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
@@ -198,13 +222,10 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         # No divergence exceeds 1; where it falls below delta at once, that is found out last.
         below, above = -log_delta, _AT_KNOWN
         weights = [below, above]
-        # Many rounds add up to a Gaussian: where it is one, two looks about its epsilon are enough.
-        variance = 4.0 * math.sinh(min(self.sigma**-2, 10.0)) / self.rounds
-        middle = gaussian_epsilon(self.participation * math.sqrt(variance), math.exp(log_delta))
-        value = 0.0
+        middle = self._guessed(log_delta, high)
         for turn in range(12):
             # Against the root of epsilon the logarithm is nearly straight; an end that stays loses weight (Illinois).
-            if turn > 1 or not low < middle < high or (turn == 1 and abs(value) > _NEARLY):
+            if turn > 1 or not low < middle < high:
                 ends = math.sqrt(low), math.sqrt(high)
                 middle = (ends[0] + (ends[1] - ends[0]) * weights[0] / (weights[0] - weights[1])) ** 2
             value = excess(middle)
@@ -214,7 +235,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
                 high, above, weights = middle, value, [0.5 * weights[0], value]
             if high - low < _LOCATED * high:
                 break
-            middle *= math.exp(math.copysign(0.8 * _LOCATED, value))
+            # A guess that is wrong by a factor is about as wrong nearby; the other end is a little beyond it.
+            middle = self._guessed(log_delta - value, known) * math.exp(math.copysign(0.4 * _LOCATED, value))
         if low == 0.0:
             below = excess(low)
             if below <= 0.0:
@@ -302,4 +324,12 @@ def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
 def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     nodes = pair.nodes(resolution, log_tail, _UPPER_GAPS)
     along = _outward_nodes(pair, resolution).along(nodes, log_tail, log_tail + _NEGLIGIBLE, log_tail + _FAR)
-    return law_of_profile([node for _, node in along])
+    # Divergences fall, but what is charged for rounding rises with e^epsilon: where that is all, nobody looks farther.
+    found: list[tuple[float, float]] = []
+    least = 1.0
+    for _, node in along:
+        found.append(node)
+        if node[1] > _RISEN * least:
+            break
+        least = min(least, node[1])
+    return law_of_profile(found)
