@@ -226,16 +226,17 @@ def _conditioned_epsilon(
     direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float
 ) -> tuple[Jaws, bool]:
     """Conditioned on rare large steps, and whether they are what the saddle point is about, and epsilon is not."""
-    best = Jaws(0.0, math.inf, math.inf, direction.reverse)
+    best, hopeless = Jaws(0.0, math.inf, math.inf, direction.reverse), False
     for share in (1.0, _FINER):
         rare = rare_steps(direction, math.log(delta), log_tail, share * tolerance)
         if rare is None:
-            return best, False
+            break
         best = _tighter(best, rare.epsilon(delta, saddle.mean))
+        hopeless = best.upper < _MISSED * saddle.mean and rare.threshold < 0.5 * saddle.deviation
         # Below what small steps sum up to, an epsilon asks for more digits of delta than others.
         if _narrow(best, tolerance) or not best.upper < rare.threshold:
             break
-    return best, best.upper < _MISSED * saddle.mean and rare.threshold < 0.5 * saddle.deviation
+    return best, hopeless
 
 
 def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
