@@ -224,5 +224,7 @@ def call_by_waves(total: HiddenSum, strike: float, rounded: float, resolution: f
 
 def strike_of(term: HiddenTerm, rounds: int, participation: float) -> tuple[float, float]:
     """The strike, and how far rounding may have moved it: the participation it is made of is rounded too."""
+    if participation == 1.0:
+        return 0.0, 0.0  # a participation that was rounded to this has a larger strike, where a call is worth less
     strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
     return strike, 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
