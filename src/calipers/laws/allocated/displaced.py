@@ -219,10 +219,10 @@ def _chosen(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> _Chosen:
     """What seems best at epsilon, from rough sums of 1, 2, 4, ... terms: it decides width and cost, not truth."""
     term, known, hidden = epoch.term(epsilon, reverse), epoch.known(epsilon), _hidden(epoch, reverse, epsilon)
     exponent, by_cover = _best_cover(epoch, known, hidden)
-    by_rounds, rounds = math.inf, 0
+    by_rounds, rounds, early = math.inf, 0, seen_early(term, epoch.first, known)
     for share in _SHARES if epoch.batch_size < _SMALL_BATCH else ():
         count = max(1, int(share * epoch.dataset_size / epoch.batch_size))
-        value = hidden(count) + epoch.exposed(count) * known + seen_early(term, epoch.first, known)
+        value = hidden(count) + epoch.exposed(count) * known + early
         if value < known:
             by_rounds, rounds = min((by_rounds, rounds), (value, count))
     clear = _CLEARLY * min(by_cover, by_rounds) if epsilon < _LAST_SCAN * epoch.shift else math.inf
