@@ -227,3 +227,10 @@ def test_nobody_looks_farther_than_rounding_allows(monkeypatch: pytest.MonkeyPat
     ReplacedPair(0.1783, 8).upper(0.05, -42.0)
     values = [value for _, value in sorted(found)]
     assert values.index(min(values)) > 0.9 * len(values)
+
+
+def test_deltas_next_to_nothing_are_resolved_too() -> None:
+    """Each look is deeper than what the one before it could see, until both jaws are about what is there."""
+    lower, upper = ReplacedPair(3.0, 60).delta(1.5)
+    assert 1e-60 < upper < 1e-50
+    assert upper - lower <= 0.01 * upper

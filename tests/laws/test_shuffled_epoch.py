@@ -9,6 +9,7 @@ import pytest
 from oracles.shuffled_adversary import Shuffled, disc, line
 
 from calipers.errors import InputError
+from calipers.laws.allocated import shuffled
 from calipers.laws.allocated.displaced import DisplacedEpoch, blocks_of_two_or_more, largest_moment, sample_moment
 from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffled import ShuffledEpoch
@@ -209,6 +210,16 @@ def test_what_leaving_nothing_over_costs() -> None:
     """Published targets: below 1.4 where fixed batches give 2.25, and above what one record left over would give."""
     full = DisplacedEpoch(2.0, 100, 1.0, False, 100, 10_000).epsilon(1e-6)
     assert ShuffledEpoch(2.0, 100, 0.9999).epsilon(1e-6) <= full < 1.4
+
+
+def test_epsilon_does_not_depend_on_what_was_asked_before() -> None:
+    """A curve leaves controls out where values are rare; an epsilon there asks for them, whatever is known by then."""
+    epoch = ShuffledEpoch(6.622, 22, 0.9639, True)
+    epoch.curve(1e-12)
+    after = epoch.epsilon(1e-8)
+    for kept in (shuffled._directed, shuffled._looks, shuffled._tried, shuffled._controlled, shuffled._node):
+        kept.cache_clear()
+    assert after == pytest.approx(epoch.epsilon(1e-8), rel=1e-4)
 
 
 def test_epochs_that_leave_nothing_over_are_checked() -> None:

@@ -164,8 +164,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
         upper = _upper_node(self, before, _FINE, log_tail)[1]
-        if math.log(max(upper, _NOTHING)) < 0.5 * log_tail:
-            log_tail = max(2.0 * math.log(upper), _LOWEST_LOG_TAIL)
+        while math.log(max(upper, _NOTHING)) < 0.5 * log_tail and log_tail > _LOWEST_LOG_TAIL:
+            log_tail = max(2.4 * math.log(max(upper, _NOTHING)), _LOWEST_LOG_TAIL)
             upper = _upper_node(self, before, _FINE, log_tail)[1]
         lower, _ = _tests(self, epsilon, _FINE_TESTS, log_tail).best(epsilon)
         return lower, min(upper, known)

@@ -188,6 +188,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         if not beside:
             crossing = Crossing(start, delta, known, seen)
             guess = crossing.passed(rough, min(gaussian_epsilon(_deviation(math.exp(start)), delta), 0.9 * known))
+        if not beside or any(epsilon not in tried for epsilon in beside):
             # Where worst terms pass delta one control for every strike may have passed it already.
             gain = math.log(delta) - math.log(self.controlled(guess, reverse))
             if gain > 0.0:
