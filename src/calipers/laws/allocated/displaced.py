@@ -60,12 +60,14 @@ _SHARES = (0.08, 0.15, 0.24, 0.34, 0.42, 0.52, 0.64, 0.8)
 """Numbers of rounds to try, as shares of N/B."""
 _EXPONENTS = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0)
 """Minus the logarithms of what may be left uncovered."""
-_SMALL_BATCH = 64
+_SMALL_BATCH, _EXPOSED_ALONE = 64, 1e-8
 """Below it a random member says no more than a chosen one where its gradient is small against the noise."""
 _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
 _FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN = 1.0, 3.0, 4.0
 """Epsilons at which choices are made: the first in deviations of log L, the last in those of one release."""
-_CLEARLY = 3.0
+_SHARED = 3
+"""So many small batches' nodes are looked at together on ladders."""
+_CLEARLY = 1.6
 """A theorem is left out where its bound seems to be so many times the other one's."""
 _LARGEST_EXPONENT = 600.0
 
@@ -141,6 +143,11 @@ class DisplacedEpoch(ShuffledEpoch):
             raise InputError("An epoch that leaves nothing over has ceil(N/B) rounds in which every record takes part.")
 
     @property
+    def far(self) -> float:
+        """Of small batches, about where what is exposed is all that is left, a multiple of fixed batches."""
+        return _EXPOSED_ALONE if self.batch_size < _SMALL_BATCH else super().far
+
+    @property
     def first(self) -> float:
         """The share of the first batch, B/N."""
         return self.batch_size / self.dataset_size
@@ -165,20 +172,21 @@ class DisplacedEpoch(ShuffledEpoch):
         """(node, delta) of each: by the theorem that seems better, with the weights that seem best, or by both."""
         chosen = {epsilon: _chosen(self, reverse, epsilon) for epsilon in epsilons}
         nodes = {epsilon: (epsilon, 1.0) for epsilon in epsilons}
-        for exponent, group in groupby(epsilons, lambda epsilon: chosen[epsilon].exponent):
-            if exponent > 0.0:
-                some = [*group]
-                nodes |= zip(some, self.with_cover(exponent, some, reverse, resolution, log_tail), strict=True)
         for rounds, group in groupby(epsilons, lambda epsilon: chosen[epsilon].rounds):
-            some = [epsilon for epsilon in group if rounds > 0 and not self._more_exposed(rounds, *nodes[epsilon])]
-            others = self.with_rounds(rounds, some, reverse, resolution, log_tail) if some else []
+            if rounds > 0:
+                some = [*group]
+                nodes |= zip(some, self.with_rounds(rounds, some, reverse, resolution, log_tail), strict=True)
+        for exponent, group in groupby(epsilons, lambda epsilon: chosen[epsilon].exponent):
+            some = [epsilon for epsilon in group if exponent > 0.0 and not self._exposes(exponent, *nodes[epsilon])]
+            others = self.with_cover(exponent, some, reverse, resolution, log_tail) if some else []
             for epsilon, (other, value) in zip(some, others, strict=True):
                 nodes[epsilon] = max(nodes[epsilon][0], other), min(nodes[epsilon][1], value)
         return list(nodes.values())
 
-    def _more_exposed(self, rounds: int, epsilon: float, value: float) -> bool:
-        """Whether equal rounds bound delta by no less than the value: what they expose does."""
-        return self.exposed(rounds) * self.known(epsilon) >= value
+    def _exposes(self, exponent: float, epsilon: float, value: float) -> bool:
+        """Whether what is not covered bounds delta by no less than the value, whatever the rest hides."""
+        covered = cover(1.0 / self.sigma, self.batch_size, self.dataset_size, exponent)
+        return covered is None or covered.exposed * self.known(epsilon) >= value
 
     def with_cover(
         self, exponent: float, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
@@ -188,7 +196,8 @@ class DisplacedEpoch(ShuffledEpoch):
         if covered is None:
             return [(epsilon, 1.0) for epsilon in epsilons]
         terms, knowns = [self.term(e, reverse) for e in epsilons], [self.known(e) for e in epsilons]
-        found = hidden_with_first(terms, knowns, covered, self.first, resolution, log_tail)
+        waves = self.batch_size >= _SMALL_BATCH or len(terms) < _SHARED
+        found = hidden_with_first(terms, knowns, covered, self.first, resolution, log_tail, waves)
         return [
             (node, min(1.0, (value + covered.exposed * known) * _SLACK))
             for (node, value), known in zip(found, knowns, strict=True)

@@ -206,10 +206,11 @@ def hidden_with_first(
     share: float,
     resolution: float,
     log_tail: float,
+    waves: bool = True,
 ) -> list[tuple[float, float]]:
     """(node, delta) for each of a few terms alike: `share` times E[J(low T + high T')] at the node.
 
-    A node is the term's epsilon up to rounding.
+    A node is the term's epsilon up to rounding. Without `waves`, which are finer, shared ladders are quicker.
     """
     usual = covered.many * covered.low / covered.high  # what the few have to make up for, but for k - 1
     epochs = [
@@ -220,7 +221,7 @@ def hidden_with_first(
         )
         for term, known in zip(terms, knowns, strict=True)
     ]
-    by_waves = (_both_by_waves(epoch, covered, resolution) for epoch in epochs)
+    by_waves = (_both_by_waves(epoch, covered, resolution) for epoch in (epochs if waves else ()))
     found = [value for value in takewhile(lambda value: value is not None, by_waves) if value is not None]
     if len(found) < len(epochs):
         found += _by_ladders(epochs[len(found) :], covered, resolution)

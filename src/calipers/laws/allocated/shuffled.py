@@ -57,7 +57,7 @@ _GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
 is small against the shift, the width of the far tail."""
 _FAR, _FARTHEST = 1e-9, 2e-12
-"""What an epoch shows so rarely decides little: below the second nodes are twice as far apart."""
+"""What an epoch shows so rarely decides little: below the second nodes are usually twice as far apart."""
 _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
@@ -98,6 +98,11 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
     def alike(self) -> bool:
         """Whether sums for neighboring epsilons are so alike that it is worth it to look at them together."""
         return self.rounds > _FEW_ROUNDS
+
+    @property
+    def far(self) -> float:
+        """Below it nodes are twice as far apart."""
+        return _FARTHEST
 
     @property
     def shift(self) -> float:
@@ -351,7 +356,7 @@ def _outward(
     less: Callable[[float, float], bool],
 ) -> Iterator[tuple[float, tuple[float, float]]]:
     """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
-    end, far, looks = log_tail + _NEGLIGIBLE, math.log(_FARTHEST), _looks(epoch, reverse)
+    end, far, looks = log_tail + _NEGLIGIBLE, math.log(epoch.far), _looks(epoch, reverse)
     last = before[-1]
     for epsilon, found in looks.along(epsilons[len(before) :], log_tail, end, far, *pace(*before[-2:])):
         yield epsilon, found
