@@ -29,7 +29,10 @@ class Crossing:
 
     def __init__(self, log_start: float, delta: float, most: float, known: Mapping[float, float]) -> None:
         self._log_start, self._delta, self._most = log_start, delta, most
-        self._known = {0.0: 0.0} | {epsilon: self._bent(value) for epsilon, value in known.items() if epsilon > 0.0}
+        self._known, least = {0.0: 0.0}, log_start
+        for epsilon, value in sorted(known.items()):
+            if epsilon > 0.0 and value < least:  # what does not fall is a bound that says nothing there
+                self._known[epsilon], least = self._bent(value), value
         self._slope = math.inf
 
     def _bent(self, log_value: float) -> float:
@@ -72,7 +75,7 @@ class Crossing:
         delta, best = self._delta, self._most
         known: dict[int, tuple[float, float]] = {}
         tried: set[int] = set()
-        cell = math.floor(math.log(guess) / CELL)
+        cell, before = math.floor(math.log(guess) / CELL), (0.0, math.exp(self._log_start))
         while cell not in tried and len(tried) < _CELLS:
             tried.add(cell)
             missing = [end for end in (cell, cell + 1) if end not in known]
@@ -81,6 +84,11 @@ class Crossing:
             best = min([best, *(node for node, value in (first, last) if value <= delta)])
             if last[1] <= delta < first[1]:
                 return min(best, _on_chord(first, last, delta))
+            if len(tried) > 1:  # values at two cells say more about the slope than what was known
+                rise = self._bent(math.log(max(first[1], 1e-300))) - self._bent(math.log(max(before[1], 1e-300)))
+                slope = rise / (first[0] - before[0])
+                self._slope = slope if slope > 0.0 else self._slope
+            before = first
             following = math.floor(math.log(self.moved(*first)) / CELL)
             cell = min(following, cell - 1) if first[1] <= delta else max(following, cell + 1)
         return best
