@@ -214,8 +214,8 @@ def test_a_few_ladders_give_an_epsilon(
     assert len(asked) - asked.count(replaced._ROUGH) <= 3
 
 
-def test_nobody_looks_farther_than_rounding_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little noise, few rounds: far out, divergences rise with what is charged, and the first that does is the last."""
+def test_divergences_go_on_falling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little noise, few rounds: nothing is charged for a strike of 0 that would grow with e^epsilon, far out."""
     found: list[tuple[float, float]] = []
 
     def kept(*given: object) -> list[tuple[float, float]]:

@@ -76,8 +76,6 @@ e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
-_RISEN = 1.5
-"""How many times as large as one before it a divergence may be found by chance."""
 _ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.018
 """Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
@@ -324,12 +322,4 @@ def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
 def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     nodes = pair.nodes(resolution, log_tail, _UPPER_GAPS)
     along = _outward_nodes(pair, resolution).along(nodes, log_tail, log_tail + _NEGLIGIBLE, log_tail + _FAR)
-    # Divergences fall, but what is charged for rounding rises with e^epsilon: where that is all, nobody looks farther.
-    found: list[tuple[float, float]] = []
-    least = 1.0
-    for _, node in along:
-        found.append(node)
-        if node[1] > _RISEN * least:
-            break
-        least = min(least, node[1])
-    return law_of_profile(found)
+    return law_of_profile([node for _, node in along])
