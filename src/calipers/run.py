@@ -80,8 +80,8 @@ class Run(RunFields, Shown):
     (N q), "floor" (floor(N q)) or "realized" (the batch size that came out); the last three need
     `dataset_size` and `dimension`, the number of trained parameters.
     last_batch: "drop" or "keep" what does not fill a batch; reshuffle: "every-epoch" or "once" (see the module).
-    adjacency: "add-remove", "zero-out" or "substitute"; where none is named, see the module. view: "worst-case", or "isolated" for an
-    adversary who sees only the record's own noisy contribution.
+    adjacency: "add-remove", "zero-out" or "substitute"; where none is named, see the module. view: "worst-case", or
+    "isolated" for an adversary who sees only the record's own noisy contribution.
     derived_rate: whether batch_size / dataset_size is a "public" number that both neighbors use, or "moving": computed
     by the loop from the dataset it is given, so that one record changes it.
     unit, records_per_unit: what is protected (a name, such as "user"), and the most records that one of them has.
@@ -202,8 +202,8 @@ class Run(RunFields, Shown):
         dropped = self.steps_per_epoch
         if self.total_steps % (dropped + 1) == 0:
             raise InputError(
-                f"{self.total_steps} steps are whole epochs of {dropped + 1} batches if the last, shorter batch is kept "
-                f"(last_batch='keep', PyTorch's default), and end inside an epoch of {dropped} if it is dropped "
+                f"{self.total_steps} steps are whole epochs of {dropped + 1} batches if the last, shorter batch is "
+                f"kept (last_batch='keep', PyTorch's default), and end inside an epoch of {dropped} if it is dropped "
                 "(last_batch='drop'); say which."
             )
 

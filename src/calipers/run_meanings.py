@@ -11,7 +11,9 @@ from calipers.run_fields import RunFields
 from calipers.schemes import only_for
 
 _FIELDS = {field.name: field for field in dataclasses.fields(RunFields)}
-DEFAULTS = {name: field.default for name, field in _FIELDS.items() if isinstance(field.default, str | int) and field.default}
+DEFAULTS = {
+    name: field.default for name, field in _FIELDS.items() if isinstance(field.default, str | int) and field.default
+}
 """What holds where a run does not say it."""
 
 MEANINGS = {

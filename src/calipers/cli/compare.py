@@ -78,8 +78,10 @@ def compare_command(
     check_place(output)
     click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
     names, described, sources = (_sampled if samplers else _described)(files, alternatives)
-    from calipers.reports.comparison import compare_measurements, profiles
+    from calipers.reports.comparison import compare_measurements, like_beside_like, profiles
 
+    if all(isinstance(subject, tuple) for subject in described):
+        described = list(like_beside_like(described))  # type: ignore[arg-type]  # all are phases of runs
     with patience("comparing") as say:
         measurements = []
         for number, (name, runs) in enumerate(zip(names, described, strict=True), start=1):
@@ -120,7 +122,10 @@ def _sampled(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) 
     for name in SAMPLERS:
         scheme = scheme_named(name)
         try:
-            found[name] = tuple(run if run.sampler == name else run.replace(**scheme.counterpart(run)) for run in runs)
+            kept = {} if "adjacency" in runs[0].assumed else {"adjacency": runs[0].adjacency}
+            found[name] = tuple(
+                run if run.sampler == name else run.replace(**scheme.counterpart(run), **kept) for run in runs
+            )
         except InputError as error:
             click.echo(f"{name}: left out. {error}", err=True)
     return tuple(found), list(found.values()), (file,) * len(found) if files else ()

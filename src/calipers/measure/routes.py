@@ -36,6 +36,7 @@ from calipers.measure.told import DealtProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run, as_phases
 from calipers.schemes import ASSUMED, scheme_of
+from calipers.scope import FIXED
 from calipers.stated import Stated
 
 
@@ -206,6 +207,7 @@ def _claimed(phases: tuple[Run, ...]) -> Jaw:
 def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
     """Notes on the samplers, the divisor and the adjacency of the phases, in this order."""
     notes = [note for run in phases for note in scheme_of(run).notes(run)]
+    notes.append(FIXED)
     if any(run.normalization == "none" for run in phases):
         notes.append(
             "The released quantity is the noisy sum. Dividing it by a public constant changes nothing; dividing it by "

@@ -209,6 +209,24 @@ def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
     )
 
 
+def like_beside_like(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:
+    """The runs, those that name no adjacency with one that all of them have.
+
+    It is the one that others name, if it is one; else add-remove if that is what all would have, and zero-out if not.
+    """
+    phases = [run for runs in described for run in runs]
+    named = {run.adjacency for run in phases if "adjacency" not in run.assumed}
+    own = {run.adjacency for run in phases if "adjacency" in run.assumed}
+    if len(named) > 1 or not own:
+        return list(described)
+    (shared,) = named or {"add-remove" if own == {"add-remove"} else "zero-out"}
+
+    def alike(run: Run) -> Run:
+        return run if run.adjacency == shared else run.replace(adjacency=shared)
+
+    return [tuple(map(alike, runs)) for runs in described]
+
+
 def compare_measurements(
     names: Sequence[str], measurements: Sequence[Measurement], questions: Questions, files: Sequence[str] = ()
 ) -> Comparison:
@@ -241,7 +259,7 @@ def compare(
     """
     from calipers.measure import measure
 
-    described = [as_phases(run) for run in (*runs, *named.values())]
+    described = like_beside_like([as_phases(run) for run in (*runs, *named.values())])
     if len(described) < 2:
         raise InputError(f"Expected at least two runs to compare, got {len(described)}.")
     own = tuple(names) or names_by_difference(described)[: len(runs)]

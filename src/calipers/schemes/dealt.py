@@ -37,8 +37,8 @@ def whole_epochs_of(run: RunFields) -> int:
     """The number of epochs, or `UnsupportedError` where the run ends inside one."""
     if run.total_epochs is None:
         raise UnsupportedError(
-            f"No certificate can be had yet for a run that ends inside an epoch of {run.steps_per_epoch} steps; measure "
-            "it without one."
+            f"No certificate can be had yet for a run that ends inside an epoch of {run.steps_per_epoch} steps; "
+            "measure it without one."
         )
     return run.total_epochs
 

@@ -32,9 +32,9 @@ _HIDDEN = (
     "which goes to the dropped remainder, so this one sum moves by up to twice the clipping norm"
 )
 _KEPT = (
-    "Adding or removing a record changes one hidden batch of an epoch, whose sum moves by up to twice the clipping norm "
-    "as the record takes a member's place, and it changes the size of the last batch, whose sum moves by up to the "
-    "clipping norm"
+    "Adding or removing a record changes one hidden batch of an epoch, whose sum moves by up to twice the clipping "
+    "norm as the record takes a member's place, and it changes the size of the last batch, whose sum moves by up to "
+    "the clipping norm"
 )
 _OPPOSED = (
     "The record's clipped gradient is u, a unit vector, and all others are -u, so a batch sums to -B along u, or to "

@@ -118,7 +118,7 @@ class Scheme(ABC):
         """What neighbors differ by, where the adjacency's own words would say more than is proven."""
         return None
 
-    def check_neighbors(self, run: RunFields) -> None:
+    def check_neighbors(self, run: RunFields) -> None:  # noqa: B027  # most samplers have them all
         """Raise `UnsupportedError` where the run has no neighbors of the adjacency it names."""
 
     @abstractmethod

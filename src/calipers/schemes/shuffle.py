@@ -65,8 +65,8 @@ _LEFT_OVER = (
 )
 _NOTHING_LEFT_OVER = (
     "Every record is used in every epoch, so the record that makes room for this one is observed once, in the first "
-    "batch, which hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal weights, "
-    "and by fixed batches for the small share of weight that this does not bound."
+    "batch, which hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal "
+    "weights, and by fixed batches for the small share of weight that this does not bound."
 )
 
 

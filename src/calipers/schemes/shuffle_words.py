@@ -41,8 +41,8 @@ def _displaced(run: RunFields) -> str:
     """What really adding or removing a record shows."""
     if run.last_batch == "keep":
         return (
-            "Adding or removing a record changes the size of the kept last batch in every epoch, and shuffling does not "
-            "hide that: the run leaks at least as much as batches in a fixed order do. Drop the last batch "
+            "Adding or removing a record changes the size of the kept last batch in every epoch, and shuffling does "
+            "not hide that: the run leaks at least as much as batches in a fixed order do. Drop the last batch "
             "(drop_last=True), draw batches by balls-and-bins or Poisson sampling, or state a guarantee for zeroed-out "
             "records (adjacency = 'zero-out'). Divisor and learning rate must not depend on the number of records."
         )
