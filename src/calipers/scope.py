@@ -19,6 +19,13 @@ DIVISORS = {
     "floor": "the noisy sum is divided by floor(N q)",
     "realized": "the noisy sum is divided by the realized batch size",
 }
+SUMS = {
+    "none": "undivided noisy sums",
+    "constant": "noisy sums divided by a public constant",
+    "expected": "noisy sums divided by the expected batch size N q",
+    "floor": "noisy sums divided by floor(N q)",
+    "realized": "noisy sums divided by the realized batch size",
+}
 VIEWS = {
     "worst-case": "the adversary may choose all other records",
     "isolated": "the adversary sees only the differing record's noisy contribution",
@@ -33,7 +40,7 @@ _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records",
     "isolated": "sees only the differing record's own noisy contribution",
 }
-NOT_DP = "not differential privacy: the bound is for an adversary who sees only the differing record's own noisy contribution"
+NOT_DP = "not differential privacy: the adversary sees only the differing record's own noisy contribution"
 
 
 def unit_text(run: Run) -> str:
@@ -63,8 +70,8 @@ def scope_text(runs: Sequence[Run]) -> str:
     """The end of a sentence that begins with a guarantee: for whom, for which run, against whom."""
     drawn = " and then ".join(
         dict.fromkeys(
-            f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''} of {batches_text(run)} (noise multiplier "
-            f"{nearest_digits(run.noise_multiplier, 8)}; {DIVISORS[run.normalization]})"
+            f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''} of {batches_text(run)}, with noise "
+            f"multiplier {nearest_digits(run.noise_multiplier, 8)} and {SUMS[run.normalization]}"
             for run in runs
         )
     )
@@ -84,7 +91,7 @@ def scope_record(runs: Sequence[Run]) -> dict[str, object]:
         "view": runs[0].view,
         "adversary": VIEWS[runs[0].view],
         "unit": unit_text(runs[0]),
-        "released": joined([f"noisy sums of clipped gradients; {DIVISORS[run.normalization]}" for run in runs]),
+        "released": joined([f"{SUMS[run.normalization]} of clipped gradients, of every step" for run in runs]),
         "assumed": list(dict.fromkeys(name for run in runs for name in run.assumed if name in run.to_dict())),
         "conditions": [FIXED],
     }

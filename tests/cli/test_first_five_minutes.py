@@ -30,7 +30,7 @@ def typed() -> list[str]:
     text = (ROOT / "README.md").read_text("utf-8")
     found = []
     for language, block in re.findall(r"^```(bash|console)\n(.*?)^```", text, flags=re.M | re.S):
-        for line in block.splitlines():
+        for line in block.replace("\\\n", " ").splitlines():
             line = line.removeprefix("$ ") if language == "console" and line.startswith("$ ") else line
             if line.startswith(("calipers ", "python -m calipers_verify ")):
                 found.append(re.sub(r"\s+#.*$", "", line))
@@ -59,7 +59,7 @@ def test_readme_is_where_people_begin() -> None:
     """The commands are found: the first one measures, and every kind of command is among them."""
     commands = typed()
     assert commands[0].startswith("calipers measure --dataset-size 60000")
-    assert {line.split()[1] for line in commands} >= {"measure", "calibrate", "compare", "audit", "check", "explore"}
+    assert {line.split()[1] for line in commands} == {"measure", "calibrate", "compare", "check"}
 
 
 @pytest.mark.slow

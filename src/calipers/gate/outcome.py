@@ -103,8 +103,8 @@ def _scope(runs: Sequence[Run]) -> str:
     if not runs:
         return ""
     isolated = f" This is {NOT_DP}." if runs[0].view == "isolated" else ""
-    assumed = [f"{name} = {getattr(runs[0], name)!r}" for name in runs[0].assumed if name in runs[0].to_dict()]
-    said = f" Nobody named these, so they are assumed: {', '.join(assumed)}." if assumed else ""
+    dropped = any("last_batch" in run.assumed and run.left_over and "last_batch" in run.to_dict() for run in runs)
+    said = " Nobody said what becomes of the last, shorter batch: it is taken to be dropped." if dropped else ""
     return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{said}"
 
 
