@@ -327,6 +327,8 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     for position, phase in enumerate(phases, start=1):
         if not isinstance(phase, Run):
             raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
+    (phases,) = like_beside_like([phases])
+    for position, phase in enumerate(phases, start=1):
         for name in ("adjacency", "view", "dataset_size", "unit", "records_per_unit"):
             if getattr(phase, name) != getattr(phases[0], name):
                 raise InputError(
@@ -334,6 +336,24 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
                     f"{getattr(phase, name)} in phase {position}."
                 )
     return phases
+
+
+def like_beside_like(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:
+    """Several runs, those that name no adjacency with one that all of them have.
+
+    It is the one that others name, if it is one; else add-remove if that is what all would have, and zero-out if not.
+    """
+    phases = [run for runs in described for run in runs]
+    named = {run.adjacency for run in phases if "adjacency" not in run.assumed}
+    own = {run.adjacency for run in phases if "adjacency" in run.assumed}
+    if len(named) > 1 or not own:
+        return list(described)
+    (shared,) = named or {"add-remove" if own == {"add-remove"} else "zero-out"}
+
+    def alike(run: Run) -> Run:
+        return run if run.adjacency == shared else run.replace(adjacency=shared)
+
+    return [tuple(map(alike, runs)) for runs in described]
 
 
 def load_runs(

@@ -29,7 +29,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
-from calipers.run import Run, as_phases
+from calipers.run import Run, as_phases, like_beside_like
 from calipers.schemes import scheme_of
 from calipers.shown import Printed
 
@@ -207,24 +207,6 @@ def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
         a == b or (scheme_of(a).revealed == b.sampler and a.replace(sampler=b.sampler) == b)
         for a, b in zip(first, second, strict=True)
     )
-
-
-def like_beside_like(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:
-    """The runs, those that name no adjacency with one that all of them have.
-
-    It is the one that others name, if it is one; else add-remove if that is what all would have, and zero-out if not.
-    """
-    phases = [run for runs in described for run in runs]
-    named = {run.adjacency for run in phases if "adjacency" not in run.assumed}
-    own = {run.adjacency for run in phases if "adjacency" in run.assumed}
-    if len(named) > 1 or not own:
-        return list(described)
-    (shared,) = named or {"add-remove" if own == {"add-remove"} else "zero-out"}
-
-    def alike(run: Run) -> Run:
-        return run if run.adjacency == shared else run.replace(adjacency=shared)
-
-    return [tuple(map(alike, runs)) for runs in described]
 
 
 def compare_measurements(
