@@ -28,7 +28,7 @@ SUMS = {
 }
 VIEWS = {
     "worst-case": "the adversary may choose all other records",
-    "isolated": "the adversary sees only the differing record's noisy contribution",
+    "isolated": "the adversary sees only the differing record's own noisy contribution",
 }
 FIXED = (
     "The noise, the sampling and the number of steps were fixed before the run. Where the run was stopped early, this "
