@@ -44,6 +44,16 @@ def test_exit_statuses(files, status, folder) -> None:
     assert len(result.stdout.splitlines()) == len(files)
 
 
+@pytest.mark.parametrize("name", ["--help", "-h", "--epsilon=1000", "--github", "--"])
+def test_behind_dashes_every_word_is_a_file(name, folder) -> None:
+    """A file that is called like an option is checked, and an option there is a file that is missing."""
+    assert run("check", *BUDGET, "--", "private.toml", name).exit_code == 2
+    (folder / name).write_text(SHUFFLED)
+    result = run("check", *BUDGET, "--", "private.toml", name)
+    assert result.exit_code == 4, result.output
+    assert result.stdout.splitlines()[1].startswith(f"{name}: The budget of epsilon = 1 at delta = 1e-5 is exceeded")
+
+
 def test_a_budget_between_the_jaws_is_status_3(folder) -> None:
     """Where neither proof nor attack decides, the gate stays shut."""
     row = json.loads(run("measure", "--run", "shuffled.toml", "--json").stdout)["epsilon"][0]
