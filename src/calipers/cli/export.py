@@ -67,7 +67,7 @@ def export_command(
             deltas=[delta],
             how=described.how,
             attained=described.attained,
-            conditions=(*described.reasons, *described.conditions),
+            conditions=described.in_its_words,
             about=about,
         )
         text = render(found, form)
