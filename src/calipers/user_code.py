@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 MAIN = "__main__"
+_SCRIPT = (MAIN, "__mp_main__")  # the second is how processes of `multiprocessing` call it
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
@@ -48,8 +49,7 @@ def user_modules() -> dict[str, str]:
         if path.endswith(".py"):
             package = name if Path(path).name == "__init__.py" else name.rpartition(".")[0]
             waiting += [one for one in _imported(content, package) if one[0] not in found]
-    found.pop(MAIN, None)
-    return dict(sorted(found.items()))
+    return {name: found[name] for name in sorted(found) if name not in _SCRIPT}
 
 
 def changed_modules(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
