@@ -149,6 +149,26 @@ def test_junit_counts_what_failed(folder) -> None:
     assert [len(case.findall("failure")) for case in suite] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "gaussian.toml", "--epsilon", "9", "--delta", "1e-5", "--junit"),
+        ("export", "gaussian.toml", "--form", "checklist", "-o"),
+        ("receipt", "gaussian.toml", "-o"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_files_are_replaced_as_the_refusal_says(command, folder) -> None:
+    """Its own file a command writes again; somebody else's with the option that the refusal names."""
+    (folder / "gaussian.toml").write_text("sample_rate = 1.0\nsteps = 1\nnoise_multiplier = 2.0\n")
+    assert [run(*command, "own").exit_code for _ in range(2)] == [0, 0]
+    (folder / "thesis").write_text("all of it\n")
+    result = run(*command, "thesis")
+    assert (result.exit_code, "say --overwrite" in result.stderr) == (2, True)
+    assert (folder / "thesis").read_text() == "all of it\n"
+    assert run(*command, "thesis", "--overwrite").exit_code == 0
+
+
 def test_odd_names_break_neither_xml_nor_annotations(folder) -> None:
     """A control character in a name becomes an escape, a colon or a comma does not end a property."""
     from calipers.gate import Budget, check

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calipers.cli.kinds import REAL, option
-from calipers.cli.options import check_place, json_option, write
+from calipers.cli.options import check_place, json_option, overwrite_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @json_option
 @option("--github", bool, "Print GitHub workflow commands, shown as annotations in a pull request.")
 @option("--junit", None, "Also write the outcomes as JUnit XML.", called="junit_path", metavar="FILE")
+@overwrite_option
 def check_command(
     files: tuple[str, ...],
     epsilon: float | None,
