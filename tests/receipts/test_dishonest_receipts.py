@@ -270,31 +270,32 @@ def changed(record: dict, place: tuple, other: object) -> dict:
     return resealed(found) if isinstance(found.get("provenance"), dict) else found
 
 
-def mutants(record: dict) -> list[dict]:
-    """Every place, every other value."""
+def mutants(record: dict, one_in: int) -> list[dict]:
+    """Every place, every other value, and of these one in so many."""
     where = [place for place in places(record) if place != ("provenance", "sha256")]
-    return [changed(record, place, other) for place, other in itertools.product(where, OTHERS)]
+    pairs = itertools.islice(itertools.product(where, OTHERS), 0, None, one_in)
+    return [changed(record, place, other) for place, other in pairs]
 
 
 def test_the_shape_is_that_of_the_schema(original) -> None:
-    """A quarter of 1,000 re-sealed receipts with something else in one place: what the schema forbids is refused."""
+    """One in seven of 1,000 re-sealed receipts with something else in one place: what the schema forbids is refused."""
     schema = schema_of("receipt")
     refused = 0
-    for record in mutants(original)[::4]:
+    for record in mutants(original, 7):
         try:
             checked_receipt(record)
         except InputError:
             refused += 1
         else:
             assert complaints(record, schema, schema) == []
-    assert refused > 150
+    assert refused > 100
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_malformed_receipts_are_refused_in_a_sentence(command, original) -> None:
     """One in five of them: no traceback, no other exit status, and standard output empty where it is bad input."""
-    for record in mutants(original)[::5]:
+    for record in mutants(original, 5):
         Path("r.json").write_text(json.dumps(record))
         result = call(*command)
         assert result.exception is None or isinstance(result.exception, SystemExit), record

@@ -142,7 +142,12 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
     record: dict[str, Any] = torch_module().load(io.BytesIO(content[begin:]), map_location=device, weights_only=True)
     begun = json.loads(record["belongs_to"])
     wanted = json.loads(json.dumps(belongs_to))
-    if changed := changed_modules(begun.pop(MODULES, {}), wanted.pop(MODULES, {})):
+    modules = begun.pop(MODULES, {})
+    if not isinstance(modules, dict):
+        raise InputError(
+            f"{path} is damaged: it does not say with which code it was begun; move it away to begin anew."
+        )
+    if changed := changed_modules(modules, wanted.pop(MODULES, {})):
         raise InputError(
             f"{path} was begun with other code: {', '.join(changed[:4])} changed since. Put back what was there, or "
             "name another file."
