@@ -30,8 +30,9 @@ def sampled_gradients(gradients: GradientSum, records: Records, device: Any) -> 
     rows = np.arange(min(_RECORDS, records.size), dtype=np.int64)
     with random_layers(0, device):
         found = gradients(*records.look(rows)).detach()
-    numbers = [found.norm(), *(stretch.sum() for stretch in found.chunk(_SUMS))]
-    return json.dumps([float(number) for number in numbers])
+    numbers = [float(number) for number in (found.norm(), *(stretch.sum() for stretch in found.chunk(_SUMS)))]
+    found.zero_()  # on CUDA it may lie where the parameters' `grad` does, and has no noise
+    return json.dumps(numbers)
 
 
 def refuse_other_gradients(path: Path, kept: str, now: str, precision: str) -> None:
