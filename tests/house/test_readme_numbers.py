@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SAID = tomllib.loads((Path(__file__).parent / "said_numbers.toml").read_text("utf-8"))
 PAGES = SAID["pages"]
 BRACKET = re.compile(r"\[(?=[^\]]*\.)\d+\.?\d*, \d+\.?\d*\]")
-# Not epsilons of a run that `calipers measure` describes: another accountant's answer, a product of chosen groups, moving rates.
+# No epsilons of a run that `calipers measure` describes: another accountant's answer, a product of chosen groups.
 ELSEWHERE = {"[7.2987, 7.3434]", "[7.3209, 7.3233]"}
 
 

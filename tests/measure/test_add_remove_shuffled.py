@@ -18,6 +18,7 @@ from scipy.special import ndtr
 import calipers as cp
 from calipers.curves.gdp import gaussian_delta
 from calipers.errors import UnsupportedError
+from calipers.schemes import scheme_of
 
 SIGN = (-1.0, 1.0)
 
@@ -376,6 +377,13 @@ class TestUnits:
             p, q = seen(with_unit, gradients), seen(without, gradients)
             best = max(best, float(np.maximum(p - k * q, 0.0).sum()))
         assert bracket.lower <= best <= bracket.upper
+
+    def test_a_chain_starts_from_the_smallest_dataset_that_still_has_one_of_the_records(self):
+        """Removing the last of three records of 62 is removing one of 60, where participation is the largest."""
+        run = _run(68, 10, 1.0, unit="user", records_per_unit=3)
+        assert scheme_of(run).sizes_of_units(run) == (68, 66)
+        last = _run(66, 10, 1.0)
+        assert cp.measure(last).delta(0.5).lower > cp.measure(_run(68, 10, 1.0)).delta(0.5).upper
 
     def test_a_unit_that_does_not_fit_the_remainder_is_refused(self):
         """Removing three records of 62 in batches of 10 removes a batch; adding three does not."""

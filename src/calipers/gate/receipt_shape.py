@@ -30,6 +30,8 @@ RUN_FACTS = {
     "view": "view",
 }
 """How a receipt calls what a run says."""
+SCOPE_FACTS = ("batches", "neighbors", "unit")
+"""What the numbers are about, in words."""
 STATED_FACTS = ("clipping norm", "noise source")
 PROBE_FACT = "probe: "
 
@@ -79,7 +81,7 @@ def _schema() -> Mapping[str, Any]:
 
 
 def _refuse_facts(names: list[str]) -> None:
-    known, seen = {*RUN_FACTS, *STATED_FACTS}, set[str]()
+    known, seen = {*RUN_FACTS, *SCOPE_FACTS, *STATED_FACTS}, set[str]()
     for name in names:
         if name in seen:
             raise InputError(f"it states {name!r} twice; which of the two holds, it does not say.")

@@ -17,8 +17,9 @@ from importlib import metadata
 from typing import Any
 
 from calipers.errors import InputError
-from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, STATED_FACTS, WAYS
+from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, SCOPE_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
+from calipers.scope import batches_text, neighbors_text, unit_text
 
 DECLARED, ATTACHED, PROBED = WAYS
 UNSTATED = "not stated"
@@ -63,9 +64,13 @@ class Executed:
 
 
 def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], ...]:
-    """What the run itself says; one value for each phase where there are several."""
-    told = {fact: [getattr(run, name) for run in runs] for fact, name in RUN_FACTS.items() if runs}
-    return tuple((fact, values[0] if len(values) == 1 else values, how) for fact, values in told.items())
+    """What the run itself says, and in words what its numbers are about; of several phases, one value for each."""
+    if not runs:
+        return ()
+    said: dict[str, list[object]] = {fact: [getattr(run, name) for run in runs] for fact, name in RUN_FACTS.items()}
+    for fact, words in zip(SCOPE_FACTS, (batches_text, neighbors_text, unit_text), strict=True):
+        said[fact] = [words(run) for run in runs]
+    return tuple((fact, values[0] if len(values) == 1 else values, how) for fact, values in said.items())
 
 
 def declared(runs: tuple[Run, ...], **stated: object) -> Executed:
