@@ -14,7 +14,8 @@ release by its full sensitivity.
 sensitivity 1/2, sigma_1 = 2 s, where a record is added or removed; replaced, it moves gradient and count by twice
 that, and so does one that takes the place of another. A record that is zeroed out has a gradient that is not clipped:
 it moves the count from -1/2 to 1/2, sensitivity 1 and sigma_1 = s. A gradient whose norm is exactly the clipping norm
-is unclipped and has full norm, so the pair is attained; and an attack that plays u against -u plays 1/2 against -1/2 as well, with norms at and above the clipping norm.
+is unclipped and has full norm, so the pair is attained; and an attack that plays u against -u plays
+1/2 against -1/2 as well, with norms at and above the clipping norm.
 
 **Opacus divides the count by the batch size that came out** (`AdaClipDPOptimizer`), and its ghost clipping with
 adaptive norms draws count noise of deviation n/20 and derives the gradient's noise from it, n being that batch size.
