@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -40,16 +41,23 @@ def describe(run: Run) -> str:
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
     parts += [_DIVISORS[run.normalization], f"neighbors differ by {neighbors_text(run)}", _VIEWS[run.view]]
-    return "; ".join(parts) + "."
+    return in_units("; ".join(parts) + ".", run)
+
+
+def in_units(text: str, run: Run) -> str:
+    """The text with the unit's own name for a record, where every unit has one: clients, not records."""
+    if run.unit is None or run.records_per_unit > 1:
+        return text
+    return re.sub(r"\brecord(s?)\b", rf"{re.escape(run.unit)}\1", text)
 
 
 def unit_text(run: Run) -> str:
     """What is protected: one record, or one unit with all its records."""
     if run.unit is None:
         return "one record"
-    return (
-        f"one {run.unit} with {f'up to {run.records_per_unit:,} records' if run.records_per_unit > 1 else 'one record'}"
-    )
+    if run.records_per_unit == 1:
+        return f"one {run.unit}"
+    return f"one {run.unit} with up to {run.records_per_unit:,} records"
 
 
 def neighbors_text(run: Run) -> str:
