@@ -31,6 +31,8 @@ _TRAINING = (
     "transformers",
     "accelerate",
     "keras",
+    "flwr",
+    "pfl",
 )
 
 
