@@ -5,6 +5,7 @@ Every sentence, record and form takes these words from here, so that none says m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from calipers.numerics.decimals import nearest_digits
@@ -43,19 +44,26 @@ _SEEN = {
 NOT_DP = "not differential privacy: the adversary sees only the differing record's own noisy contribution"
 
 
+def in_units(text: str, run: Run) -> str:
+    """The text with the unit's own name for a record, where every unit has one: clients, not records."""
+    if run.unit is None or run.records_per_unit > 1:
+        return text
+    return re.sub(r"\brecord(s?)\b", rf"{re.escape(run.unit)}\1", text)
+
+
 def unit_text(run: Run) -> str:
     """What is protected: one record, or one unit with all its records."""
     if run.unit is None:
         return "one record"
-    return (
-        f"one {run.unit} with {f'up to {run.records_per_unit:,} records' if run.records_per_unit > 1 else 'one record'}"
-    )
+    if run.records_per_unit == 1:
+        return f"one {run.unit}"
+    return f"one {run.unit} with up to {run.records_per_unit:,} records"
 
 
 def neighbors_text(run: Run) -> str:
     """What neighbors differ by; where only one of adding and removing a record is meant, which."""
     unit = unit_text(run)
-    return scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}"
+    return in_units(scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}", run)
 
 
 def batches_text(run: Run) -> str:
@@ -75,7 +83,8 @@ def scope_text(runs: Sequence[Run]) -> str:
             for run in runs
         )
     )
-    return f"for {neighbors_text(runs[0])}, in {drawn}, against an adversary who {_SEEN[runs[0].view]}"
+    whole = f"for {neighbors_text(runs[0])}, in {drawn}, against an adversary who {_SEEN[runs[0].view]}"
+    return in_units(whole, runs[0])
 
 
 def scope_record(runs: Sequence[Run]) -> dict[str, object]:

@@ -48,6 +48,8 @@ MARKERS = {
     "torch": pytest.mark.torch,
     "jax_privacy": pytest.mark.jax_privacy,
     "dp_accounting": pytest.mark.dp_accounting,
+    "flwr": pytest.mark.flower,
+    "pfl": pytest.mark.pfl,
 }
 FOREIGN = pytest.mark.filterwarnings("ignore")
 

@@ -35,6 +35,8 @@ _TRAINING = (
     "transformers",
     "accelerate",
     "keras",
+    "flwr",
+    "pfl",
 )
 
 

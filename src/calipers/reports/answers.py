@@ -16,6 +16,7 @@ from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_
 from calipers.reports.relations import Relation, relations
 from calipers.run import Run
 from calipers.schemes import scheme_of
+from calipers.scope import in_units
 from calipers.stated import Stated
 
 if TYPE_CHECKING:
@@ -206,6 +207,8 @@ def _refuted(answers: Answers) -> Iterator[str]:
 def _with_notes(answers: Answers, measured: Sequence[str]) -> Answers:
     """The notes of the measurement, then those of the runs, then one for every end that is not finite."""
     notes = [*measured, *(note for run in answers.runs for note in run.notes)]
+    if answers.runs:
+        notes = [in_units(note, answers.runs[0]) for note in notes]
     infinite = (reading for reading in answers.readings if math.isinf(reading.bracket.upper))
     notes += [f"No finite upper bound on {reading.name} is proven." for reading in infinite]
     return dataclasses.replace(answers, notes=tuple(dict.fromkeys(notes)))

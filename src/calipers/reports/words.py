@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from calipers.numerics.decimals import nearest_digits
 from calipers.run import Run
 from calipers.schemes import scheme_of
-from calipers.scope import DIVISORS, VIEWS, neighbors_text
+from calipers.scope import DIVISORS, VIEWS, in_units, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -28,7 +28,7 @@ def describe(run: Run) -> str:
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
     parts += [DIVISORS[run.normalization], f"neighbors differ by {neighbors_text(run)}", VIEWS[run.view]]
-    return "; ".join(parts) + "."
+    return in_units("; ".join(parts) + ".", run)
 
 
 def describe_phases(runs: Sequence[Run]) -> str:

@@ -1,0 +1,96 @@
+"""Rounds of federated learning as runs: the unit is one client, a step is one noisy aggregate of clients' updates.
+
+A round draws clients, clips the update of each to a norm C, and releases the sum (or the mean over a known number of
+clients) with Gaussian noise. The noise multiplier of a round is the deviation of the noise on the *sum* divided by C.
+
+- **Drawn rounds.** Clients are drawn anew in every round by a sampler of `calipers.schemes`.
+- **Known rounds.** It is known who takes part, or cannot be excluded: every round is one Gaussian release. A client
+  that is replaced moves the sum by up to 2C, one whose update is zeroed out by up to C.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from calipers.adapters.opacus_attachment import unproven
+from calipers.bracket import Bracket
+from calipers.measure import CorrelatedNoise, Measurement, measure
+from calipers.measure.jaw import Evaluation
+from calipers.measure.measurement import Claim
+from calipers.run import Run
+
+UNIT = "client"
+
+WHOLE_UPDATE = (
+    "A client's whole contribution to a round is its clipped update. Metrics that clients report (losses, accuracies, "
+    "numbers of examples) are released without noise and are not covered."
+)
+GENERATORS = (
+    "Nobody knows the state of the random generators that draw the clients and the noise. Floating-point rounding is "
+    "not counted."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class FederatedRun:
+    """What a configuration, or a training that was watched, executes; `runs` is empty where nothing is proven.
+
+    Attributes:
+        runs: phases whose certified upper bound holds for what was executed, or correlated noise.
+        conditions: what has to hold outside of what was read.
+        attained: whether attacks on `runs` are attacks on what was executed; else the lower bound is 0.
+        reasons: why nothing, or only an upper bound, is proven.
+    """
+
+    runs: tuple[Run, ...] | CorrelatedNoise
+    conditions: tuple[str, ...] = ()
+    attained: bool = True
+    reasons: tuple[str, ...] = ()
+
+    def measure(self, *, tolerance: float = 1e-3) -> Measurement:
+        """Measure it.
+
+        Args:
+            tolerance: how far apart the bounds may be, relative to epsilon.
+
+        Returns:
+            A measurement with lower <= truth <= upper for every quantity; [0, inf] for epsilon where nothing is proven.
+        """
+        why = " ".join(self.reasons)
+        if self.runs == ():
+            nothing = unproven(why)
+            return Measurement((), nothing, Claim(nothing.above, tolerance), tolerance, self.reasons)
+        measured = measure(self.runs, tolerance=tolerance)
+        evaluation = measured.evaluation
+        if not self.attained:
+            evaluation = Evaluation(evaluation.above, unproven(why).below)
+        conditions = (*self.reasons, *self.conditions, *measured.conditions)
+        return dataclasses.replace(measured, evaluation=evaluation, conditions=conditions)
+
+    def epsilon(self, delta: float) -> Bracket:
+        """epsilon(delta) for one client: lower <= truth <= upper."""
+        return self.measure().epsilon(delta)
+
+
+def drawn_rounds(sampler: str, clients: int, drawn: int, noise_multiplier: float, rounds: int, adjacency: str) -> Run:
+    """So many rounds, each with `drawn` of `clients` clients (in expectation, under Poisson sampling)."""
+    return Run(
+        sampler=sampler, dataset_size=clients, batch_size=drawn, steps=rounds, noise_multiplier=noise_multiplier,
+        adjacency=adjacency, unit=UNIT,
+    )  # fmt: skip
+
+
+def known_rounds(clients: int, noise_multiplier: float, rounds: int, adjacency: str) -> Run:
+    """So many rounds in which the client takes part at known times."""
+    return Run(
+        sampler="deterministic", dataset_size=clients, batch_size=clients, steps=rounds,
+        noise_multiplier=noise_multiplier, adjacency=adjacency, unit=UNIT,
+    )  # fmt: skip
+
+
+def scaled_noise(noise_multiplier: float, numerator: float, denominator: float) -> float:
+    """noise_multiplier * numerator / denominator, never rounded up; exact where both are equal."""
+    if numerator == denominator:
+        return noise_multiplier
+    return math.nextafter(noise_multiplier * numerator / denominator * (1.0 - 2.0**-51), 0.0)

@@ -1,0 +1,300 @@
+"""A training with Flower that is watched: what was executed, not what was configured.
+
+    from calipers.adapters.flower_watch import watch
+    record = watch(strategy)                 # before strategy.start
+    strategy.start(grid, arrays, num_rounds=100)
+    record.epsilon(1e-5)
+    record.why_not()                         # why it is no described run, if it is none
+    calipers.write_receipt(record, "training.receipt.json")
+
+Every round is seen twice: when clients are drawn (how many are connected, who is drawn) and when replies are aggregated
+(how many came, how many failed, with which weights, and whether an aggregate was released). A round that releases
+nothing costs nothing; one that averages k of B clients has k/B of the noise.
+
+**Failures.** Whether a round fails depends on who was drawn. Where some clients always fail, the others are drawn more
+often than B/N says, and a round that succeeds may itself reveal who is there. So once a drawn client has not replied:
+
+- `failures="any"` (default): a client that is connected in all rounds counts as drawn in all of them, for zero-out and
+  substitute. For add-remove nothing is proven.
+- `failures="by-chance"`: you state that every drawn client fails with the same probability, independently of who it is
+  and of its data. Then k replies are k of N clients drawn without replacement.
+
+**Availability.** Where the number of connected clients changes, all rounds are counted over the smallest number, with
+as many drawn as it takes for a client's probability not to be lower than it was; a higher one never shows less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from calipers.adapters.federated import GENERATORS, WHOLE_UPDATE, FederatedRun, drawn_rounds, known_rounds
+from calipers.adapters.flower import (
+    EQUAL_WEIGHTS,
+    FINITE,
+    MESSAGES,
+    Wrapper,
+    check_clipped_by_clients,
+    flower_module,
+    wrapper_of,
+)
+from calipers.bracket import Bracket
+from calipers.domains import choice
+from calipers.errors import InputError, UnsupportedError
+from calipers.measure import Measurement
+from calipers.run import ADJACENCIES, Run
+
+FAILURES = ("any", "by-chance")
+_FORMAT = 1
+_ROUNDING = 1e-3
+"""A reply may exceed the clipping norm by this factor: clients clip and add in single precision."""
+_STAYED = (
+    "Who is connected, and who fails, does not depend on the clients' data; the client in question is connected in all "
+    "rounds."
+)
+_BY_CHANCE = (
+    "As stated, every drawn client fails with the same probability, independently of who it is and of its data."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """What was seen of one round; `noise` is that of the sum over the clients that were averaged, in clipping norms."""
+
+    number: int
+    connected: int
+    drawn: int
+    replied: int
+    failed: int
+    released: bool
+    noise: float
+
+
+class FlowerRecord:
+    """The record of a training that is watched; see `watch`."""
+
+    def __init__(self, wrapper: Wrapper, adjacency: str, failures: str) -> None:
+        self._wrapper, self._adjacency, self._failures = wrapper, adjacency, failures
+        self._complaints: dict[str, None] = {}
+        self._drawn: tuple[int, int, Any] | None = None
+        self.rounds: list[Round] = []
+        strategy = wrapper.strategy
+        self._configure, self._aggregate = strategy.configure_train, strategy.aggregate_train
+        strategy.configure_train, strategy.aggregate_train = self._configured, self._aggregated
+
+    def _configured(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
+        seen = _SeenGrid(grid)
+        messages = list(self._configure(server_round, arrays, config, seen))
+        drawn = [message.metadata.dst_node_id for message in messages]
+        if len(set(drawn)) < len(drawn) or not set(drawn) <= set(seen.connected):
+            self._complain("A round drew a client twice, or one that is not connected.")
+        self._drawn = len(seen.connected), len(drawn), arrays
+        return messages
+
+    def _aggregated(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
+        came = list(replies)
+        if self._drawn is None:
+            self._complain("Replies were aggregated in a round that drew no clients.")
+        connected, drawn, sent = self._drawn or (len(came), len(came), None)
+        self._drawn = None
+        usable = [reply for reply in came if not reply.has_error()]
+        self._look_at(usable, sent)
+        arrays, metrics = self._aggregate(server_round, came)
+        self.rounds.append(
+            Round(
+                number=server_round, connected=connected, drawn=drawn, replied=len(usable),
+                failed=len(came) - len(usable), released=arrays is not None,
+                noise=self._wrapper.noise_of(len(usable)) if usable else math.inf,
+            )
+        )  # fmt: skip
+        return arrays, metrics
+
+    def _look_at(self, replies: Sequence[Any], sent: Any) -> None:
+        """Weights and norms, before Flower touches the replies."""
+        key, strategy = self._wrapper.strategy.strategy.weighted_by_key, self._wrapper.strategy
+        records = [one for reply in replies for one in reply.content.metric_records.values()]
+        weights = [float(one[key]) for one in records if isinstance(one.get(key), int | float)]
+        if weights and max(weights) > min(weights):
+            self._complain(
+                "Clients were weighted by different numbers of examples, and the noise is calibrated for equal weights:"
+                " a client with k times the mean weight has 1/k of the noise. Let every client report the same number."
+            )
+        start = None if sent is None else sent.to_numpy_ndarrays()
+        for reply in replies:
+            for record in reply.content.array_records.values():
+                moved = record.to_numpy_ndarrays()
+                if not all(np.isfinite(array).all() for array in moved):
+                    self._complain("A client sent an update that is not finite, which Flower does not clip.")
+                elif self._wrapper.client_side and start is not None:
+                    norm = math.sqrt(sum(float(np.sum((a - b) ** 2)) for a, b in zip(moved, start, strict=True)))
+                    if norm > strategy.clipping_norm * (1.0 + _ROUNDING):
+                        self._complain("A client sent an update longer than the clipping norm; it was not clipped.")
+
+    def _complain(self, sentence: str) -> None:
+        self._complaints[sentence] = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was seen, in plain numbers and words."""
+        released = [one for one in self.rounds if one.released]
+        return {
+            "library": f"flwr {flower_module('flwr').__version__}",
+            "strategy": type(self._wrapper.strategy).__name__,
+            "clients connected": sorted({one.connected for one in self.rounds}),
+            "clients drawn": sorted({one.drawn for one in self.rounds}),
+            "clients averaged": sorted({one.replied for one in released}),
+            "rounds": len(self.rounds),
+            "rounds released": len(released),
+            "rounds with a missing or failed reply": sum(_failed(one) for one in self.rounds),
+            "noise multipliers realized": sorted({one.noise for one in released}),
+            "clipping norms realized": [float(self._wrapper.strategy.clipping_norm)],
+            "noise source": "NumPy's global generator, not a cryptographic one; floating-point Gaussian noise",
+        }
+
+    def described(self, adjacency: str | None = None) -> FederatedRun:
+        """The rounds that released something, as a run; no runs where nothing is proven."""
+        asked = self._adjacency if adjacency is None else choice("adjacency", adjacency, ADJACENCIES)
+        released = [one for one in self.rounds if one.released]
+        if not released:
+            raise InputError("No round has released anything yet; ask after training.")
+        failing = any(_failed(one) for one in self.rounds)
+        reasons = [*self._complaints, *self._moving(asked, failing)]
+        if reasons:
+            return FederatedRun((), (), False, tuple(reasons))
+        least = min(one.connected for one in released)
+        conditions = [EQUAL_WEIGHTS, FINITE, _STAYED, WHOLE_UPDATE, GENERATORS]
+        bounds: list[str] = []
+        if any(one.connected > least for one in released):
+            bounds.append(
+                f"The number of connected clients changed; all rounds are counted over {least}, the smallest."
+            )
+        if failing and self._failures == "any":
+            bounds.append("Drawn clients did not reply, so a client counts as drawn in every round.")
+            noises = Counter(one.noise for one in released)
+            runs = [known_rounds(least, noise, count, asked) for noise, count in noises.items()]
+        else:
+            conditions += [_BY_CHANCE] if failing else []
+            # So many of the smallest number of clients that a client is drawn at least as often as it was.
+            equal = Counter((-(-one.replied * least // one.connected), one.noise) for one in released)
+            runs = [
+                drawn_rounds("without-replacement", least, drawn, noise, count, asked)
+                for (drawn, noise), count in equal.items()
+            ]
+        return FederatedRun(tuple(runs), tuple(conditions), not bounds, tuple(bounds))
+
+    def _moving(self, adjacency: str, failing: bool) -> Iterable[str]:
+        """Why neighbors with one client more or less cannot be compared."""
+        if adjacency != "add-remove":
+            return
+        if failing and self._failures == "any":
+            yield (
+                "Drawn clients did not reply, and whether a round succeeds may tell who is there: nothing is proven "
+                "for adding or removing a client. Ask for 'zero-out' or 'substitute', or state failures='by-chance'."
+            )
+        for connected in sorted({one.connected for one in self.rounds if one.drawn}):
+            if why := self._wrapper.moving(connected):
+                yield why
+        released = [one for one in self.rounds if one.released]
+        least = min(one.connected for one in released)
+        if any(-(-one.replied * least // one.connected) >= least for one in released):
+            yield (
+                f"A round averaged nearly all connected clients, and another had {least} of them: without one client "
+                "it might not have begun. Ask for 'zero-out' or 'substitute'."
+            )
+
+    def why_not(self, adjacency: str | None = None) -> tuple[str, ...]:
+        """Why the training is no described run, a sentence each; nothing if it is one."""
+        return self.described(adjacency).reasons
+
+    def attained(self, adjacency: str | None = None) -> bool:
+        """Whether attacks on `runs()` are attacks on what was executed."""
+        found = self.described(adjacency)
+        return bool(found.runs) and found.attained
+
+    def runs(self, adjacency: str | None = None) -> tuple[Run, ...]:
+        """What was executed: one run for each kind of round; none where nothing is proven."""
+        found = self.described(adjacency).runs
+        assert isinstance(found, tuple)
+        return found
+
+    def measure(self, *, tolerance: float = 1e-3, adjacency: str | None = None) -> Measurement:
+        """The measurement of the rounds that were released: lower <= truth <= upper."""
+        return self.described(adjacency).measure(tolerance=tolerance)
+
+    def epsilon(self, delta: float, adjacency: str | None = None) -> Bracket:
+        """epsilon(delta) for one client: lower <= truth <= upper; [0, inf] where nothing is proven."""
+        return self.measure(adjacency=adjacency).epsilon(delta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen, for a checkpoint: plain numbers and strings."""
+        return {
+            "format": _FORMAT,
+            "rounds": [dataclasses.asdict(one) for one in self.rounds],
+            "complaints": list(self._complaints),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken, before the next round."""
+        if state.get("format") != _FORMAT:
+            raise InputError("Expected what record.state_dict() gave; this is something else, or of another release.")
+        if self.rounds:
+            raise InputError("load_state_dict comes too late: this record has watched rounds already.")
+        self.rounds = [Round(**one) for one in state["rounds"]]
+        self._complaints = dict.fromkeys(state["complaints"])
+
+
+def _failed(one: Round) -> bool:
+    return one.failed > 0 or one.replied < one.drawn
+
+
+class _SeenGrid:
+    """A grid that remembers the clients it named last, from which Flower draws."""
+
+    def __init__(self, grid: Any) -> None:
+        self._grid = grid
+        self.connected: list[int] = []
+
+    def get_node_ids(self) -> list[int]:
+        """The connected clients."""
+        self.connected = list(self._grid.get_node_ids())
+        return self.connected
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+
+def watch(
+    strategy: Any, *, adjacency: str = "add-remove", failures: str = "any", mods: Sequence[Any] = ()
+) -> FlowerRecord:
+    """Watch a strategy of Flower from now on; call it before `strategy.start`.
+
+    Args:
+        strategy: a DifferentialPrivacy...FixedClipping wrapper of `flwr.serverapp.strategy`.
+        adjacency: what neighbors are: add-remove, zero-out or substitute; can be asked anew of the record.
+        failures: "any", or "by-chance" (see the module's text).
+        mods: the mods of the ClientApp, where clipping happens on the client side.
+
+    Returns:
+        The record.
+
+    Raises:
+        UnsupportedError: nothing is proven for this strategy; the message says why and what to change.
+    """
+    choice("adjacency", adjacency, ADJACENCIES)
+    choice("failures", failures, FAILURES)
+    wrapper = wrapper_of(strategy)
+    if wrapper.interface is not MESSAGES:
+        raise UnsupportedError(
+            "Strategies of flwr.server.strategy cannot be watched; use those of flwr.serverapp.strategy, or describe "
+            "the training with read_strategy."
+        )
+    if wrapper.client_side:
+        check_clipped_by_clients(mods)
+    if "configure_train" in vars(strategy):
+        raise InputError("This strategy is watched already, or its configure_train was replaced; make a new one.")
+    return FlowerRecord(wrapper, adjacency, failures)
