@@ -135,11 +135,26 @@ def test_a_right_loop_is_left_alone_and_left_as_it_was() -> None:
     assert report.alarms == ()
     assert report.finding("clipping").verdict == "each record's gradient to norm 0.7"
     assert report.finding("divisor").verdict.startswith("20 at this N")
-    assert report.run is None
-    assert "One dataset size" in report.reason
+    assert report.run is not None
+    assert (report.run.sampler, report.run.adjacency) == ("poisson", "zero-out")
+    assert (report.run.sample_rate, report.run.noise_multiplier) == (BATCH / SIZE, NOISE)
+    assert "one dataset size" in report.caveats[0]
     assert any("one size only" in blind for blind in report.unseen)
     assert all(torch.equal(a, b) for a, b in zip(before, loop.parameters, strict=True))
     assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(("drop", "steps"), [(False, 9), (True, 8)])
+def test_an_honest_loop_with_a_shuffled_loader_is_described(drop: bool, steps: int) -> None:
+    """By a run for zero-out neighbors: 120 records in batches of 14, the last one (8 records) kept or dropped."""
+    loop = Loop()
+    loop.loader = torch.utils.data.DataLoader(loop.loader.dataset, batch_size=14, shuffle=True, drop_last=drop)
+    report = probed(loop)
+    assert [finding.subject for finding in report.alarms] == ["sampler"]
+    run = report.run
+    assert run is not None
+    assert (run.sampler, run.adjacency, run.normalization) == ("shuffle", "zero-out", "constant")
+    assert (run.batch_size, run.last_batch, run.steps) == (14, "drop" if drop else "keep", steps)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,14 @@ class Loop:
                     yield np.flatnonzero(bins == step)
                 elif name == "fresh":
                     yield rng.choice(self.size, self.batch, replace=False)
+                elif name == "fresh, uneven":
+                    yield rng.choice(self.size, self.batch, replace=False, p=weights / weights.sum())
+                elif name == "fresh, twins":
+                    yield np.add.outer([0, 1], 2 * rng.choice(self.size // 2, self.batch // 2, replace=False)).ravel()
+                elif name == "fresh, rested":  # nobody twice in a row
+                    drawn = rng.choice(np.flatnonzero(~before), self.batch, replace=False)
+                    before = np.isin(np.arange(self.size), drawn)
+                    yield drawn
                 elif name == "replacement":
                     yield rng.integers(self.size, size=self.batch)
                 elif name == "halves":  # either all of one half or nothing: the rate is right, the law is not
@@ -109,7 +117,10 @@ def probed(size: int = 130, batch: int = 20, **choices: Any) -> ProbeReport:
         ("shuffled once", 120, "one random order for the whole run", "deterministic"),
         ("balls-and-bins", 130, "balls-and-bins: every record", "balls-and-bins"),
         ("bins kept", 130, "thrown once and reused", None),
-        ("fresh", 130, "a fresh uniform batch of exactly 20", None),
+        ("fresh", 130, "a fresh uniform batch of exactly 20", "without-replacement"),
+        ("fresh, uneven", 130, "exactly 20 records in every step, not uniform", None),
+        ("fresh, twins", 130, "exactly 20 records in every step, not uniform", None),
+        ("fresh, rested", 130, "exactly 20 records in every step, not uniform", None),
         ("replacement", 130, "with replacement", None),
         ("halves", 130, "not Poisson", None),
         ("uneven", 130, "not Poisson", None),
@@ -122,6 +133,9 @@ def test_each_sampler_is_recognized(sampler: str, size: int, verdict: str, word:
     report = probed(size, sampler=sampler)
     assert verdict in report.finding("sampler").verdict
     assert (None if report.run is None else report.run.sampler) == word
+    if sampler == "fresh":
+        assert report.run is not None
+        assert (report.run.batch_size, report.run.steps) == (20, 7)
     if sampler == "shuffle" and report.run is not None:  # 130 records do not fill batches of 12: the last is kept
         assert report.run.last_batch == ("keep" if size % report.run.batch_size else "drop")
         assert report.run.steps_per_epoch == report.run.total_steps

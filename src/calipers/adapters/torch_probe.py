@@ -4,8 +4,11 @@ Gradients are planted through the data: a few records of your dataset are taken,
 the model from the output of a record is multiplied by a chosen number. A record then has any multiple of its own
 gradient, which is computed once by plain differentiation and taken for the truth. Nothing else is changed: the
 forward pass, the loss, the backward pass and the step are yours, with whatever computes per-record gradients inside.
-Weights and buffers are put back after every step, and the hook by which Opacus tells its accountant is left out, so
-that probing spends no budget.
+Weights, buffers and the optimizer's state are put back after every step, and the hook by which Opacus tells its
+accountant is left out, so that probing spends no budget.
+
+A batch can also be given a companion: one more record (another label, another length, another input) whose own
+gradient is planted as zero. What the step does must not depend on who it is (`calipers.probing.companions`).
 
 What is read is the gradient that the innermost optimizer of `torch.optim` is handed; whatever that optimizer makes of
 it (momentum, Adam, weight decay) is post-processing. An optimizer of your own is read by how far it moves the
@@ -24,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from calipers.adapters.opacus_library import one_thread, quiet_engine, torch_module
+from calipers.adapters.torch_companions import chosen_companions, refuse_mixing, spread_numbers
+from calipers.adapters.torch_state import StepState
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray, IntArray
 
@@ -60,12 +65,18 @@ class TorchLoop:
             raise InputError("The optimizer holds no parameters that need gradients.")
         self.layers = tuple(int(parameter.numel()) for parameter in self._parameters)
         self.dimension = sum(self.layers)
-        self._inputs, self._targets = _records(loader, self._parameters[0].device)
+        self._state = StepState(model, optimizer, self._inner, self._parameters)
+        inputs, targets = _records(loader, self._parameters[0].device)
+        count = min(RECORDS, len(inputs))
+        self._inputs, self._targets = inputs[:count], targets[:count]
         self.dataset_size = len(loader.dataset)
         self.steps_per_epoch = len(loader)
         self.shows_batches = getattr(loader, "batch_sampler", None) is not None
         self._gradients = self._own_gradients()
         self.directions = self._gradients / np.linalg.norm(self._gradients, axis=1, keepdims=True)
+        weight = getattr(getattr(loss, "criterion", loss), "weight", None)
+        self._company = chosen_companions(inputs, targets, self._loss_alone, weight)
+        self.companions = len(self._company[0])
 
     def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of the loader's own batch sampler."""
@@ -78,6 +89,30 @@ class TorchLoop:
 
     def update(self, gradients: FloatArray, rng: np.random.Generator) -> FloatArray:
         """One step on records whose gradients are these rows: multiples of `directions`."""
+        inputs, targets, scales = self._records_of(gradients)
+        return self._stepped(inputs, targets, scales, rng, watched=False)[0]
+
+    def update_among(
+        self, gradients: FloatArray, companion: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """The same with one more record, number `companion`, whose own gradient is planted as zero.
+
+        Returns:
+            What the optimizer is handed, and by name how all other tensors changed.
+        """
+        inputs, targets, scales = self._records_of(gradients)
+        one = slice(companion, companion + 1)
+        pieces = ((inputs, self._company[0][one]), (targets, self._company[1][one]))
+        inputs, targets = (self._torch.cat(pair) for pair in pieces)
+        return self._stepped(inputs, targets, np.append(scales, 0.0), rng, watched=self._known)
+
+    @property
+    def other_optimizers(self) -> tuple[str, ...]:
+        """The kinds of other optimizers that took a step within a step."""
+        return self._state.other_optimizers
+
+    def _records_of(self, gradients: FloatArray) -> tuple[Any, Any, FloatArray]:
+        """Inputs and targets of the records to take, and by what to multiply their gradients."""
         along = gradients @ self.directions.T
         picked = (
             np.argmax(np.nan_to_num(np.abs(along), nan=np.inf), axis=1) if len(gradients) else np.zeros(0, np.int64)
@@ -85,20 +120,30 @@ class TorchLoop:
         lengths = np.linalg.norm(self._gradients, axis=1)
         scales = along[np.arange(len(picked)), picked] / lengths[picked]
         indices = self._torch.as_tensor(picked, device=self._inputs.device)
+        return self._inputs[indices], self._targets[indices], scales
+
+    def _stepped(
+        self, inputs: Any, targets: Any, scales: FloatArray, rng: np.random.Generator, *, watched: bool
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """One step; what the optimizer is handed and, where it is watched, what else changed."""
         released: list[Any] = []
+        other: dict[str, FloatArray] = {}
         accounting = getattr(self._optimizer, "step_hook", None)
-        with self._put_back() as saved, ExitStack() as afterwards:
-            if self._known:
-                handed = self._inner.register_step_pre_hook(lambda *_: released.append(self._handed()))
-                afterwards.callback(handed.remove)
+        with self._state.put_back() as saved, ExitStack() as afterwards:
             if accounting is not None:
                 self._optimizer.step_hook = None
                 afterwards.callback(setattr, self._optimizer, "step_hook", accounting)
-            with self._seeded(rng, (self._optimizer,)), self._planted(scales), one_thread(), quiet_engine():
-                self._step(self._inputs[indices], self._targets[indices])
+            with ExitStack() as watching:
+                if watched:
+                    other = watching.enter_context(self._state.changes(saved))
+                if self._known:
+                    handed = self._inner.register_step_pre_hook(lambda *_: released.append(self._handed()))
+                    watching.callback(handed.remove)
+                with self._seeded(rng, (self._optimizer,)), self._planted(scales), one_thread(), quiet_engine():
+                    self._step(inputs, targets)
             if self._known:
-                return released[-1] if released else np.zeros(self.dimension)
-            return self._moved(saved)
+                return (released[-1] if released else np.zeros(self.dimension)), other
+            return self._moved(saved), other
 
     def _plain_step(self, inputs: Any, targets: Any) -> None:
         self._optimizer.zero_grad()
@@ -110,28 +155,17 @@ class TorchLoop:
         """Whether the innermost optimizer is PyTorch's own, and so is handed gradients."""
         return type(self._inner).__module__.startswith("torch.optim")
 
-    @contextmanager
-    def _put_back(self) -> Iterator[list[Any]]:
-        """Weights and buffers as they are; whatever happens to them within, they are so again afterwards."""
-        kept = [*self._parameters, *self._model.buffers()]
-        saved = [value.detach().clone() for value in kept]
-        try:
-            yield saved
-        finally:
-            with self._torch.no_grad():
-                for value, before in zip(kept, saved, strict=True):
-                    value.copy_(before)
-
     def _handed(self) -> FloatArray:
         parts = [self._torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         return self._flat(parts)
 
-    def _moved(self, saved: list[Any]) -> FloatArray:
+    def _moved(self, saved: dict[str, Any]) -> FloatArray:
         """How far the weights moved, divided by the learning rate."""
         rates = [group["lr"] for group in self._optimizer.param_groups for p in group["params"] if p.requires_grad]
         if not all(rates):
             raise InputError("An optimizer of your own is read by how far it moves; give it a learning rate above 0.")
-        return self._flat([(b - p) / lr for p, b, lr in zip(self._parameters, saved, rates, strict=False)])
+        before = self._state.before(saved)
+        return self._flat([(b - p) / lr for p, b, lr in zip(self._parameters, before, rates, strict=False)])
 
     def _flat(self, parts: list[Any]) -> FloatArray:
         flat = self._torch.cat([part.detach().reshape(-1) for part in parts])
@@ -186,28 +220,42 @@ class TorchLoop:
 
     def _own_gradients(self) -> FloatArray:
         """Each record's gradient, by differentiating its loss alone."""
-        model, torch = self._model, self._torch
-        loss = getattr(self._loss, "criterion", self._loss)
-        wrapped = hasattr(model, "disable_hooks") and hasattr(model, "enable_hooks")
-        found = []
-        with self._put_back(), ExitStack() as afterwards:
-            if wrapped:
-                model.disable_hooks()
-                afterwards.callback(model.enable_hooks)
-            for number in range(len(self._inputs)):
-                one = slice(number, number + 1)
-                with torch.random.fork_rng(), quiet_engine():
-                    torch.manual_seed(0)
-                    value = loss(self._alone(self._inputs[one]), self._targets[one]).sum()
-                    parts = torch.autograd.grad(value, self._parameters, allow_unused=True)
+        torch, found = self._torch, []
+        for number in range(len(self._inputs)):
+            with self._by_itself():
+                value = self._loss_of(self._inputs[number : number + 1], self._targets[number : number + 1])
+                parts = torch.autograd.grad(value, self._parameters, allow_unused=True)
                 pairs = zip(parts, self._parameters, strict=True)
                 found.append(self._flat([torch.zeros_like(p) if part is None else part for part, p in pairs]))
         rows = [row for row in found if np.isfinite(row).all() and np.linalg.norm(row) > 0]
         if len(rows) < len(found):
             raise InputError(
-                "A record's gradient is zero or not finite at these weights; probe the model as initialized."
+                "A record's gradient, by itself, is zero or not finite at these weights. Probe the model as "
+                "initialized; a loss that compares records with each other (contrastive) leaves clipping nothing to "
+                "bound."
             )
         return np.stack(rows)
+
+    def _loss_alone(self, inputs: Any, targets: Any) -> Any:
+        """The loss of one record, for the choice of companions, and the model's output."""
+        with self._by_itself(), self._torch.no_grad():
+            return self._loss_of(inputs, targets), self._alone(inputs)
+
+    @contextmanager
+    def _by_itself(self) -> Iterator[None]:
+        """The model without hooks for per-record gradients, put back afterwards."""
+        wrapped = hasattr(self._model, "disable_hooks") and hasattr(self._model, "enable_hooks")
+        with self._state.put_back(), quiet_engine(), ExitStack() as afterwards:
+            if wrapped:
+                self._model.disable_hooks()
+                afterwards.callback(self._model.enable_hooks)
+            yield
+
+    def _loss_of(self, inputs: Any, targets: Any) -> Any:
+        loss = getattr(self._loss, "criterion", self._loss)
+        with self._torch.random.fork_rng():
+            self._torch.manual_seed(0)
+            return loss(self._alone(inputs), targets).sum()
 
     def _alone(self, inputs: Any) -> Any:
         try:
@@ -235,11 +283,14 @@ def _innermost(optimizer: Any) -> Any:
 
 
 def _records(loader: Any, device: Any) -> tuple[Any, Any]:
-    """A few records of the loader's dataset, as one batch of inputs and targets."""
+    """The first records of the loader's dataset and some from all over it, as one batch of inputs and targets."""
     dataset = getattr(loader, "dataset", None)
     if dataset is None or not hasattr(dataset, "__getitem__") or len(dataset) < 2:
         raise InputError("The loader needs a dataset of at least two records that can be read by index.")
-    batch = loader.collate_fn([dataset[number] for number in range(min(RECORDS, len(dataset)))])
+    numbers = list(range(min(RECORDS, len(dataset))))
+    items = [dataset[number] for number in numbers + spread_numbers(len(dataset), len(numbers))]
+    batch = loader.collate_fn(items)
     if not isinstance(batch, list | tuple) or len(batch) != 2:
         raise InputError("The loader's batches are not pairs (inputs, targets).")
+    refuse_mixing(loader.collate_fn, items)
     return batch[0].to(device), batch[1].to(device)

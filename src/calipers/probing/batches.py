@@ -6,7 +6,8 @@ What is counted in a run of E epochs of T steps over N records, and what it deci
   comes exactly once in every epoch has probability (T q (1-q)^(T-1))^(N E) under Poisson sampling, far
   below any error probability;
 - batches of one size rule out Poisson and balls-and-bins (a binomial size repeated over and over has
-  probability at most its largest mass to that power);
+  probability at most its largest mass to that power); whether they are uniform and drawn anew is compared as below,
+  with the moments of batches of fixed size;
 - for Poisson sampling at rate q the number of inclusions is Binomial(N E T, q). Chernoff's bound
   P(n KL(X/n, q) >= x) <= 2 e^(-x) gives an interval for q that holds for every n;
 - the spread of batch sizes, the spread of the records' counts and the number of records that two
@@ -32,8 +33,9 @@ from calipers.errors import InputError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray
-from calipers.probing.groups import Inclusions, divergence, together
+from calipers.probing.groups import Inclusions, divergence, together, together_at
 from calipers.probing.protocol import Configuration, Finding
+from calipers.schemes import having
 
 # Batches looked at in one probe; beyond that the interval of the rate stays wider than one step.
 MOST_BATCHES = 60_000
@@ -142,8 +144,7 @@ def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> 
     if dealt and (counts.once_per_epoch or len(set(sizes.tolist())) == 1):
         return _dealt(counts, redrawn, evidence)
     if len(set(sizes.tolist())) == 1 and 0 < sizes[0] < counts.dataset_size:
-        verdict = f"a fresh uniform batch of exactly {int(sizes[0])} records in every step"
-        return Finding("sampler", verdict, evidence, alarm=True), None
+        return _fresh(counts, evidence, error)
     deviations = _poisson_deviations(counts)
     allowed = float(normal_tail_quantile(error / (4 * (len(deviations) + 10))))
     listed = ", ".join(f"{name} {value:+.2f}" for name, value in deviations.items())
@@ -158,6 +159,41 @@ def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> 
 
 
 COMPARED = "batch sizes, records' counts, successive batches, pairs and small groups of records"
+
+
+def _fresh(counts: BatchCounts, evidence: str, error: float) -> tuple[Finding, str | None]:
+    """Batches of one size, drawn anew in every step: uniform and independent of each other, or not."""
+    size, batch = counts.dataset_size, int(counts.sizes[0])
+    deviations = _fixed_size_deviations(counts)
+    allowed = float(normal_tail_quantile(error / (4 * len(deviations))))
+    listed = ", ".join(f"{name} {value:+.2f}" for name, value in deviations.items())
+    alike, joint = together_at(counts.seen, batch * (batch - 1) / (size * (size - 1)), (batch / size) ** 2, error / 4)
+    evidence = f"{evidence}; in standard deviations: {listed} (allowed {allowed:.2f}, normal approximation); {joint}"
+    if not alike or not all(abs(value) <= allowed for value in deviations.values()):
+        verdict = f"exactly {batch} records in every step, not uniform or not drawn anew"
+        return Finding("sampler", verdict, evidence, error, alarm=True), None
+    verdict = f"not distinguished from a fresh uniform batch of exactly {batch} records in every step"
+    return Finding("sampler", verdict, evidence, error, alarm=True), "without-replacement"
+
+
+def _fixed_size_deviations(counts: BatchCounts) -> dict[str, float]:
+    """How far the counts are from uniform batches of one size, each in units of its standard deviation.
+
+    The records' counts X have covariance S q (1-q) (N I - J) / (N-1), so that the sum of (X - m)^2 over
+    S q (1-q) N / (N-1) is like chi-square of N - 1 degrees. Two batches share a hypergeometric number of records, of
+    mean B q and variance B q (1-q) (N-B) / (N-1), uncorrelated from step to step.
+    """
+    size, steps, batch = counts.dataset_size, counts.sizes.size, int(counts.sizes[0])
+    rate = batch / size
+    degrees = size - 1
+    total = float(np.sum((counts.by_record - steps * rate) ** 2)) * degrees / (size * steps * rate * (1 - rate))
+    width = 2 / (9 * degrees)
+    variance = batch * rate * (1 - rate) * (size - batch) / (size - 1)
+    return {
+        "spread of records' counts": (math.cbrt(total / degrees) - 1 + width) / math.sqrt(width),
+        "records shared by successive batches": (counts.shared - (steps - 1) * batch * rate)
+        / math.sqrt((steps - 1) * variance),
+    }
 
 
 def _other_length(counts: BatchCounts, expected: int) -> Finding:
@@ -206,9 +242,11 @@ def _dealt(counts: BatchCounts, redrawn: BatchCounts, evidence: str) -> tuple[Fi
     )
 
 
-def loader_keys(counts: BatchCounts) -> dict[str, object]:
-    """The keys of a `Run` that cuts an order into batches: their size, and what became of the last one."""
+def loader_keys(counts: BatchCounts, word: str | None) -> dict[str, object]:
+    """The keys of a `Run` with batches of one size: it, and where an order is cut, what became of the last one."""
     first, last = int(counts.sizes[0]), int(counts.sizes[counts.steps_per_epoch - 1])
+    if word not in having("last_batch"):
+        return {"batch_size": first} if word == "without-replacement" else {}
     return {"batch_size": first, "last_batch": "keep" if last < first else "drop"}
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers.numerics.types import FloatArray, IntArray
 
@@ -55,15 +56,35 @@ def together(seen: Inclusions, low: float, high: float, error: float, quantile: 
 
     `error` is shared by all pairs; `quantile` is the normal deviate allowed for the groups.
     """
-    table = seen.table
+    interval = (low**2, high**2)
+    alike, evidence = _pairs(seen.table, interval, interval, error)
+    deviate, group = _group_spread(seen.table.astype(np.float64), float(seen.table.mean()))
+    evidence += (
+        f"; small groups: {deviate:+.2f} standard deviations for {group} (allowed {quantile:.2f}, normal approximation)"
+    )
+    return alike and abs(deviate) <= quantile, evidence
+
+
+def together_at(seen: Inclusions, same: float, after: float, error: float) -> tuple[bool, str]:
+    """Whether pairs come in one batch with probability `same` and in successive ones with probability `after`.
+
+    Indicators of disjoint pairs in a uniform batch of fixed size are negatively associated: Chernoff's bound holds.
+    """
+    return _pairs(seen.table, (same, same), (after, after), error)
+
+
+def _pairs(
+    table: NDArray[np.float32], same: tuple[float, float], later: tuple[float, float], error: float
+) -> tuple[bool, str]:
+    """Whether all pairs fit these intervals of probabilities, and the pair that fits worst."""
     steps, records = table.shape
     worst, pair = 0.0, "none"
     joint: FloatArray = (table.T @ table).astype(np.float64)
     after: FloatArray = (table[:-1].T @ table[1:]).astype(np.float64)
     order = np.arange(records)
-    found: list[tuple[FloatArray, float, str]] = [
-        (joint[np.triu_indices(records, 1)], steps, "two records in the same batch"),
-        (after[~np.eye(records, dtype=np.bool_)], steps - 1, "a record in the batch after another's"),
+    found: list[tuple[FloatArray, float, str, tuple[float, float]]] = [
+        (joint[np.triu_indices(records, 1)], steps, "two records in the same batch", same),
+        (after[~np.eye(records, dtype=np.bool_)], steps - 1, "a record in the batch after another's", later),
     ]
     half = records // 2
     for ones, others, word in (
@@ -71,29 +92,24 @@ def together(seen: Inclusions, low: float, high: float, error: float, quantile: 
         (order[:half], order[half : 2 * half], "records half the dataset apart in the same batch"),
         (order[:half], order[::-1][:half], "mirrored records in the same batch"),
     ):
-        found.append((np.array([joint[ones, others].sum()]), steps * half, word))
-    tests = sum(counts.size for counts, _, _ in found)
-    for counts, trials, word in found:
+        found.append((np.array([joint[ones, others].sum()]), steps * half, word, same))
+    tests = sum(counts.size for counts, _, _, _ in found)
+    for counts, trials, word, chances in found:
         if trials < 1 or not counts.size:
             continue
         for value in (float(counts.max()), float(counts.min())):
-            exponent = _exponent(value, trials, low, high)
+            exponent = _exponent(value, trials, *chances)
             if exponent > worst:
                 worst, pair = exponent, f"{word} {value:.0f} times in {trials:.0f}"
-    rate = float(table.mean())
-    deviate, group = _group_spread(table.astype(np.float64), rate)
     allowed = math.log(2 * max(tests, 1) / error)
-    evidence = (
-        f"pairs of records: most unlikely is {pair}, exp(-{worst:.3g}) against exp(-{allowed:.3g}) allowed; small "
-        f"groups: {deviate:+.2f} standard deviations for {group} (allowed {quantile:.2f}, normal approximation)"
-    )
-    return worst <= allowed and abs(deviate) <= quantile, evidence
+    evidence = f"pairs of records: most unlikely is {pair}, exp(-{worst:.3g}) against exp(-{allowed:.3g}) allowed"
+    return worst <= allowed, evidence
 
 
 def _exponent(value: float, trials: float, low: float, high: float) -> float:
-    """n KL(X/n, p) for the p = q^2 nearest to what was counted, with q in [low, high]."""
+    """n KL(X/n, p) for the p in [low, high] nearest to what was counted."""
     share = value / trials
-    return trials * divergence(share, min(max(share, low**2), high**2))
+    return trials * divergence(share, min(max(share, low), high))
 
 
 def divergence(p: float, q: float) -> float:

@@ -15,7 +15,8 @@ only adds to the answer (momentum: what was released before, released again), "r
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -72,6 +73,12 @@ class Lens:
         """What the gradients do: u(G) - u(0) with equal noise and equally many records."""
         with np.errstate(invalid="ignore", over="ignore"):
             return self.update(gradients, seed) - self.still(len(gradients), seed)
+
+    def among(self, gradients: FloatArray, companion: int) -> tuple[FloatArray, Mapping[str, FloatArray]]:
+        """A step on these gradients and a companion of gradient zero; what it returns, and what else it changes."""
+        loop = self._configure() if self._fresh else self.configuration
+        released, changed = cast(Any, loop).update_among(gradients, companion, np.random.default_rng(self.seed))
+        return np.asarray(released, dtype=np.float64), changed
 
     def successive(self, steps: int, records: int, seed: int) -> FloatArray:
         """Steps on zero gradients that follow each other in one run: shape (steps, dimension)."""

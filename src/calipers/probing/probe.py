@@ -18,6 +18,7 @@ from calipers.domains import OPEN_UNIT, SEED, Domain
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.probing.batches import BatchCounts, epochs_needed, loader_keys, rates_left, sampler_finding
 from calipers.probing.clipping import clipping_finding, infinite_finding
+from calipers.probing.companions import companion_findings, undescribed
 from calipers.probing.lens import Lens
 from calipers.probing.noise import NoiseTable, correlation_finding, noise_finding
 from calipers.probing.protocol import Configuration, Configure, Finding, Schedule, accounted
@@ -34,7 +35,7 @@ from calipers.probing.rules import (
 )
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
 from calipers.run import Run
-from calipers.schemes import having, scheme_named
+from calipers.schemes import scheme_named
 from calipers.shown import as_record
 
 SIZE = Domain(2, 2**31, integer=True)
@@ -104,8 +105,9 @@ def probe(
 
     `epochs` is the length of the run whose batches are counted (default: enough to tell the rates 1/T and
     1/(T-1) apart); `dimension` the number of parameters of your own model, for the `Run`; `one_size` keeps to this
-    dataset size where the loop cannot be set up for others. Post-condition: with probability at least
-    1 - error_probability no finding is wrong because of chance (the sampler's share of it by normal approximation).
+    dataset size where the loop cannot be set up for others, and the `Run` is then for zero-out neighbors.
+    Post-condition: with probability at least 1 - error_probability no finding is wrong because of chance (the sampler's
+    share of it by normal approximation).
     """
     size = SIZE.check_int("dataset_size", dataset_size)
     batch = Domain(1, size, integer=True).check_int("batch_size", batch_size)
@@ -124,6 +126,8 @@ def probe(
     findings += [divisor_finding(numbers, schedules, size), neighbor_finding(schedules, size)]
     steps, noise, clips = _step_findings(lens, numbers, seed, error)
     findings += steps
+    if numbers.finite:
+        findings += companion_findings(lens, numbers.at, batch)
     findings += _accounted_noise(lens.configuration, noise)
     near = [schedule for schedule in schedules if abs(schedule.dataset_size - size) <= 1]
     rule = divisor_rule(numbers, schedules) if numbers.finite else None
@@ -133,10 +137,12 @@ def probe(
         "dataset_size": size,
         "steps": per_epoch,
         "sampler": sampler,
-        "normalization": run_normalization(rule, near, rate, per_epoch),
+        "normalization": run_normalization(rule, near, rate, per_epoch, numbers.finite and numbers.data_independent),
         "dimension": dimension,
-    }
-    run, reason = matching_run(found, rate=rate, clips=clips, loader=loader, one_size=one_size)
+    } | ({"adjacency": "zero-out"} if one_size else {})
+    run, reason = matching_run(found, rate=rate, clips=clips, loader=loader)
+    if run is not None and (why := undescribed({finding.subject: finding for finding in findings}, not loader)):
+        run, reason = None, why
     return ProbeReport(
         name, size, batch, error_probability, tuple(findings), schedules, run, reason,
         caveats(near, run, findings, one_size), unseen(sampler, one_size, len(lens.layers) > 1, not lens.mixes),
@@ -154,7 +160,7 @@ def _batch_findings(
     counts = BatchCounts(here, size, length, seed + 1)
     sampler, word = sampler_finding(counts, BatchCounts(here, size, 2, seed + 2), error)
     rate, rates = _rate_findings(here, counts, word, error)
-    return [sampler, *rates], word, rate, loader_keys(counts) if word in having("last_batch") else {}
+    return [sampler, *rates], word, rate, loader_keys(counts, word)
 
 
 def _step_findings(

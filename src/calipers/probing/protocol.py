@@ -48,10 +48,13 @@ from calipers.numerics.types import FloatArray
 class Configuration(Protocol):
     """An implementation set up for one dataset size and batch size.
 
-    Three more attributes are used where there are any: `accounted()` returns the (sample rate, noise multiplier) that
+    More attributes are used where there are any: `accounted()` returns the (sample rate, noise multiplier) that
     the library hands to its accountant for every step; `layers` holds the sizes of the layers in the order of the
     coordinates (noise is compared between layers); `directions` holds, one row each, the gradients whose multiples are
-    all that the loop can be given (a real model with real data).
+    all that the loop can be given (a real model with real data). A loop with real data may offer a number of
+    `companions` and `update_among(gradients, companion, rng)`: a step with one record more, of gradient zero; it
+    returns what `update` would and, by name, what else the step changed. `other_optimizers` names those that took
+    steps.
     """
 
     dimension: int

@@ -144,12 +144,17 @@ def _number(value: float | None) -> str:
     return f"{round(value)}" if close(value, round(value)) else f"{value:.6g}"
 
 
-def run_normalization(rule: str | None, near: Sequence[Schedule], rate: float, steps: int) -> str | None:
+def run_normalization(
+    rule: str | None, near: Sequence[Schedule], rate: float, steps: int, ignores_batch: bool
+) -> str | None:
     """The word for the divisors of N and its neighbors, where `Run` means by it what was measured; else None.
 
-    A rule in the accounted rate need not hold for the rate that batches are drawn with. Neighbors with other
-    steps have another rate; a caveat says so, and they are left out here.
+    Where one size was shown, neighbors have as many records, and a divisor that ignores the batch is a constant. A rule
+    in the accounted rate need not hold for the rate that batches are drawn with. Neighbors with other steps have
+    another rate; a caveat says so, and they are left out here.
     """
+    if rule is None and len(near) == 1 and near[0].divisor is not None:
+        return "constant" if ignores_batch else None
     if rule not in ("floor", "expected"):
         return rule
     near = [schedule for schedule in near if schedule.steps_per_epoch == steps]
@@ -163,17 +168,12 @@ def run_normalization(rule: str | None, near: Sequence[Schedule], rate: float, s
 
 
 def matching_run(
-    found: Mapping[str, Any], *, rate: float, clips: bool, loader: Mapping[str, object], one_size: bool = False
+    found: Mapping[str, Any], *, rate: float, clips: bool, loader: Mapping[str, object]
 ) -> tuple[Run | None, str]:
     """One epoch of what was found (keys of a run; None where nothing was) as a `Run`, or None and the reason."""
     words = {"sampler": "sampler", "normalization": "divisor", "noise_multiplier": "noise"}
     missing = [word for key, word in words.items() if found[key] is None] + ([] if clips else ["clipping"])
     if missing:
-        if one_size and missing == ["divisor"]:
-            return None, (
-                "One dataset size cannot tell a public divisor from one that follows N: probe a function of "
-                "(dataset_size, batch_size) instead."
-            )
         told = " that a probe can tell apart" if "sampler" in missing else ""
         return None, f"No Run{told} describes this {' or this '.join(missing)}."
     drawn: dict[str, object] = {"sample_rate": rate}
@@ -192,8 +192,9 @@ def caveats(near: Sequence[Schedule], run: Run | None, findings: Sequence[Findin
     found = []
     if one_size:
         found.append(
-            "The Run takes rate and steps for public constants; the loop was shown at one dataset size, so whether "
-            "they move when a record joins was not seen."
+            "The Run is for zero-out neighbors, which have equally many records: the loop was shown at one dataset "
+            "size, and what moves when a record joins or leaves was not seen. For add-remove neighbors probe a "
+            "function of (dataset_size, batch_size)."
         )
     moves = [name for name in moving(near) if name != "the divisor"]
     if moves:
@@ -216,7 +217,11 @@ def unseen(sampler: str | None, one_size: bool, layered: bool, real_data: bool) 
     found = [
         "Only the gradients, batch sizes, seeds and first steps that were tried: a rule that changes later in "
         "training, or for other gradients, is not seen.",
-        ("" if real_data else "How gradients come from data (normalization across records, augmentation). ")
+        (
+            "Companions unlike those tried; datasets whose items hold other records; state outside of the model. "
+            if real_data
+            else "How gradients come from data (normalization across records, augmentation). "
+        )
         + "A record that is in several places; what else is released (losses, metrics, checkpoints, choices by them).",
         "Whether seeds are secret and the generator cryptographic. Noise that is shared in other ways than at a fixed "
         "distance of coordinates, steps or runs, or by a common factor.",
