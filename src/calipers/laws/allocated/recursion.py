@@ -1,9 +1,33 @@
-"""draft"""
+"""The adversary's dynamic program over one shuffled epoch, from above.
+
+With R >= 1 records dropped, the largest divergence of one epoch over all adaptive adversaries is (B/N) V_M(-(R/B)(k-1)),
+
+    V_0(s) = max(s, 0),      V_n(s) = sup over controls of E[V_(n-1)(s + X)],
+
+s the running sum of the terms seen so far and X the term of a control (`calipers.laws.allocated.frontier`; for replaced
+records it is an upper bound). `recursion_divergence` computes at least that value.
+
+*Controls.* Cells cover all of them, and cell by cell a variable that dominates every control of it takes the place of
+X. Cells are narrow at both ends of the range, where the best control usually lies: what a wide cell in the middle adds
+counts only at those sums at which its controls come close to being the best ones.
+
+*Grid.* In the coordinate u = s - n (k - 1) terms X + k - 1 have mean zero. All V_n are convex and increasing with slope
+at most one. So a term may be split onto the places of a grid, mean preserved; sums left of the grid have at most the
+value at its first place, and sums right of it at most that at the last place plus the distance.
+
+*Transforms.* A round is a cyclic convolution for every cell. V e^(-t u) / m^n, with m >= E[e^(t (X + k - 1))] of all
+cells, keeps digits where they are needed, and its error in the 2-norm, which `calipers.numerics.fourier` bounds, is
+added to every value. Masses are non-negative, so all else errs by a share.
+
+*Blocks.* Where M rounds would take too long, c -> V_m(-c), m < M, is the function E[(Y - c)+] of a variable Y, and M
+rounds lie below a sum of independent copies of Y ("one lemma for hidden records"), which transforms add up. Beyond a
+fine grid of its own a coarse one says how heavy the tail of Y is.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,96 +35,234 @@ import scipy.fft
 
 from calipers.laws.allocated.frontier import GridTerm, cell_on_grid, control_range
 from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.laws.allocated.waves import Terms, payoff_by_waves
 from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length, fft_relative_error, two_norm
-from calipers.numerics.types import FloatArray
-
-USUAL = (0.0, 0.01, 0.05, 0.25, 0.75, 0.95, 0.99, 1.0)
-FINE = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
+from calipers.numerics.types import FloatArray, IntArray
 
 
-class Operator:
-    """One round before: the best cell at every running sum, tilted."""
+@dataclass(frozen=True)
+class Effort:
+    """How finely the program is computed.
 
-    def __init__(self, cells, low, size, step, tilt):
-        self.low, self.size, self.step, self.tilt = low, size, step, tilt
-        first, last = cells[0].low, cells[0].low + len(cells[0].masses) - 1
-        masses = np.stack([c.masses for c in cells])
-        self.charge = max(c.charge for c in cells)
-        x = step * np.arange(first, last + 1)
-        tilted = masses * np.exp(tilt * x)
+    Attributes:
+        step: Of the grid, in deviations of one term: a share of step^2/6 is added to the variance of every term.
+        cells: Where cells of controls end, as shares of their range.
+        points: Of the factors of a term; splitting adds about (20/points)^2/6 to its variance.
+        work: Rounds times places of the grid, at most; where it does not suffice the epoch is divided into blocks.
+    """
+
+    step: float
+    cells: tuple[float, ...]
+    points: int
+    work: float
+
+
+_FEW_CELLS = (0.0, 0.004, 0.025, 0.1, 0.3, 0.7, 0.9, 0.975, 0.996, 1.0)
+_MANY_CELLS = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
+QUICK = Effort(0.25, _FEW_CELLS, 400, 4e5)
+USUAL = Effort(0.14, _MANY_CELLS, 640, 2e6)
+FINE = Effort(0.1, _MANY_CELLS, 800, 2e8)
+"""For the nodes of a law, for single questions, and where a tolerance asks for it."""
+_SPREADS = 5.0
+"""How many deviations of the sum the grid reaches beyond its start and beyond 0."""
+_LOSSES = 4.0
+"""Deviations of the observation up to which heavy losses stay within the grid."""
+_SHORTEST = 8
+"""Blocks of fewer rounds gain nothing over a sum of worst-case terms."""
+_LONGEST = 40_000
+_COARSER, _FARTHER = 16, 8.0
+"""Of the grid that sees the tail of a block: its step, and how far it reaches."""
+_RATES, _LARGEST_EXPONENT = 48, 300.0
+_RESOLUTION = 0.05
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Places low, low + 1, ..., high, each times the step."""
+
+    low: int
+    high: int
+    step: float
+
+    @property
+    def size(self) -> int:
+        """How many places there are."""
+        return self.high - self.low + 1
+
+    @property
+    def sums(self) -> FloatArray:
+        """Where they are."""
+        return np.asarray(np.arange(self.low, self.high + 1) * self.step, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A term, how often, and where the running sum starts, in coordinates in which terms have mean zero."""
+
+    term: HiddenTerm
+    rounds: int
+    start: float
+    effort: Effort
+
+    @property
+    def deviation(self) -> float:
+        """Of k B, whichever control is chosen."""
+        return math.exp(self.term.epsilon) * math.sqrt(math.expm1(self.term.width**2))
+
+    def grid(self, rounds: int) -> Grid:
+        """For so many of the rounds; the start is one of its places."""
+        step, spread = self.effort.step * self.deviation, _SPREADS * self.deviation * math.sqrt(rounds)
+        if -self.start > step:
+            step = -self.start / math.ceil(-self.start / step)
+        heavy = self.term.left[1]
+        losses = math.exp(self.term.epsilon + _LOSSES * heavy - 0.5 * heavy**2) if heavy > self.term.width else 0.0
+        right = max(spread, min(losses, 3.0 * spread))
+        left = spread - self.start if rounds == self.rounds else 1.4 * spread
+        return Grid(math.floor(-left / step), math.ceil(right / step), step)
+
+    def cells(self, grid: Grid) -> list[GridTerm]:
+        """Variables that dominate all controls between them."""
+        first, last = control_range(self.term)
+        ends = [first + (last - first) * share for share in self.effort.cells]
+        drift, places = math.expm1(self.term.epsilon), (-grid.size, grid.size)
+        return [cell_on_grid(self.term, cell, drift, grid.step, places, self.effort.points) for cell in pairwise(ends)]
+
+    def tilt(self, cells: list[GridTerm], step: float) -> float:
+        """The rate with the least Chernoff bound of all rounds."""
+        masses = np.stack([cell.masses for cell in cells])
+        sums = step * (cells[0].low + np.arange(masses.shape[1]))
+        largest = min(60.0 / (self.deviation * math.sqrt(self.rounds)), _LARGEST_EXPONENT / float(sums[-1]))
+        rates = np.geomspace(1e-3 * largest, largest, _RATES)
+        logs = self.rounds * np.log((masses @ np.exp(np.outer(sums, rates))).max(axis=0))
+        bounds = np.where(logs < _LARGEST_EXPONENT, logs + rates * self.start, math.inf)
+        return float(rates[np.argmin(bounds)])
+
+
+class OneRound:
+    """One round before a function on the grid, for the best of the cells at every sum.
+
+    Functions are multiplied by e^(-tilt u - number of rounds * log_moment).
+    """
+
+    def __init__(self, cells: list[GridTerm], grid: Grid, tilt: float) -> None:
+        size, first = grid.size, cells[0].low
+        masses = np.stack([cell.masses for cell in cells])
+        places = first + np.arange(masses.shape[1])
+        tilted = masses * np.exp(tilt * grid.step * places)
+        self.grid, self.tilt, self.charge = grid, tilt, max(cell.charge for cell in cells)
         self.log_moment = math.log(float(tilted.sum(axis=1).max()))
-        tilted /= math.exp(self.log_moment)
-        near = np.arange(first, last + 1)
-        inside = np.abs(near) < size
-        reach = max(min(-first, size - 1), min(last, size - 1))
-        self.length = fast_length(size + reach)
-        spread = np.zeros((len(cells), self.length))
-        spread[:, (-near[inside]) % self.length] = tilted[:, inside]
-        self.spectra = scipy.fft.rfft(spread)
-        # landing below the first place / above the last
-        u = np.arange(size)  # place number
-        below = np.cumsum(masses, axis=1)  # P(x <= place)
-        def cdf(t):  # P(X <= t) for integer places t
-            idx = np.clip(t - first, -1, last - first)
-            return np.where(idx < 0, 0.0, below[:, np.maximum(idx, 0)])
-        self.left = cdf(-1 - u) * np.exp(-tilt * step * u) / math.exp(self.log_moment)
-        above_mass = np.cumsum(tilted[:, ::-1], axis=1)[:, ::-1]
-        survive = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]  # P(X >= place)
-        calls = step * np.cumsum(np.concatenate((survive[:, 1:], np.zeros((len(cells), 1))), axis=1)[:, ::-1], axis=1)[:, ::-1]  # E(X - place)+
-        t = size - 1 - u  # distance to last place
-        def at(table, place):
-            idx = place - first
-            return np.where(idx > last - first, 0.0, table[:, np.clip(idx, 0, last - first)])
-        factor = np.exp(tilt * step * t - self.log_moment)
-        self.right = at(survive, t + 1) * factor
-        self.call = at(calls, t) * factor
-        self.last_place = step * (low + size - 1)
+        self._length = fast_length(2 * size - 1)
+        inside = np.abs(places) < size
+        spread: FloatArray = np.zeros((len(cells), self._length))
+        spread[:, -places[inside] % self._length] = tilted[:, inside] * math.exp(-self.log_moment)
+        self._spectra = scipy.fft.rfft(spread)
+        # Where terms end beyond the grid: P(place + X < first), P(place + X > last) and E[(place + X - last)+].
+        number = np.arange(size)
+        ahead = size - 1 - number
+        below = np.cumsum(masses, axis=1)[:, -1 - number - first]
+        above = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]
+        calls = grid.step * np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
+        left, right = (np.exp(tilt * grid.step * d - self.log_moment) for d in (-number, ahead))
+        edges = (below * left, above[:, ahead + 1 - first] * right, calls[:, ahead + 1 - first] * right)
+        self._edges = np.stack([edge.ravel() for edge in edges])
+        self._error = 1.02 * (3.0 * fft_relative_error(self._length) + 8.0 * UNIT_ROUNDOFF)
 
-    def __call__(self, values, scale):
-        """values: V e^(-tilt u) e^-scale."""
-        spectrum = scipy.fft.rfft(values, self.length)
-        found = scipy.fft.irfft(spectrum * self.spectra, self.length)[:, : self.size]
-        found += values[0] * self.left
-        found += values[-1] * self.right
-        found += self.call * math.exp(-self.tilt * self.last_place - scale)
-        error = 1.02 * (3 * fft_relative_error(self.length) + 8 * UNIT_ROUNDOFF) * two_norm(values)
-        return found.max(axis=0) + error
+    @property
+    def rounding(self) -> float:
+        """Relative, of every round: exponentials, sums of masses, products."""
+        return UNIT_ROUNDOFF * (128.0 + 16.0 * self.grid.size * (1.0 + self.tilt * self.grid.step))
+
+    def __call__(self, values: FloatArray, rounds: int) -> FloatArray:
+        """At least the function one round earlier, from upper values of that before `rounds` rounds."""
+        grid = self.grid
+        found = scipy.fft.irfft(scipy.fft.rfft(values, self._length) * self._spectra, self._length)[:, : grid.size]
+        slope_one = math.exp(-self.tilt * grid.step * grid.high - rounds * self.log_moment)
+        found += np.dot((values[0], values[-1], slope_one), self._edges).reshape(found.shape)
+        return np.asarray(found.max(axis=0) + self._error * two_norm(values))
 
 
-def recursion_divergence(term, rounds, participation, fine=0.3, shares=USUAL, points=240, z=5.0, info=False):
-    k = math.exp(term.epsilon)
-    drift = math.expm1(term.epsilon)
-    start = -rounds * drift / participation
-    sd = k * math.sqrt(math.expm1(term.width**2))
-    step = fine * sd
-    if -start > step:
-        step = -start / math.ceil(-start / step)
-    spread = z * sd * math.sqrt(rounds)
-    low = math.floor((start - spread) / step)
-    losses = 0.0
-    if term.left[1] > term.right[0]:
-        losses = k * math.exp(4.0 * term.left[1] - 0.5 * term.left[1] ** 2)
-    high = math.ceil(max(spread, min(losses, 3 * spread)) / step)
-    size = high - low + 1
-    r = control_range(term)
-    marks = [r[0] + (r[1] - r[0]) * s for s in shares]
-    cells = [cell_on_grid(term, c, drift, step, (-size, size), points) for c in pairwise(marks)]
-    # trim
-    total = np.max([c.masses for c in cells], axis=0)
-    x = step * np.arange(-size, size + 1)
-    # tilt
-    m = np.stack([c.masses for c in cells])
-    rates = np.geomspace(1e-3 / spread, 60.0 / spread, 60)
-    logs = np.array([rounds * math.log(float((m @ np.exp(np.minimum(t * x, 600))).max())) + t * start for t in rates])
-    i = int(np.argmin(logs))
-    tilt = float(rates[i])
-    op = Operator(cells, low, size, step, tilt)
-    u = step * np.arange(low, high + 1)
-    values = np.maximum(u, 0.0) * np.exp(-tilt * u)
-    for n in range(rounds):
-        values = op(values, n * op.log_moment)
-    at = float(np.interp(start, u, values))
-    out = at * math.exp(tilt * start + rounds * op.log_moment) + rounds * op.charge
-    if info:
-        print("size", size, op.length, "step", step / sd, "tilt*spread", tilt * spread, "charge", rounds * op.charge / out)
-    return min(1.0, participation * out / rounds)
+def _values(problem: _Problem, grid: Grid, counts: tuple[int, ...]) -> list[FloatArray]:
+    """At least V_n on the grid for each of a few increasing n."""
+    cells = problem.cells(grid)
+    earlier = OneRound(cells, grid, problem.tilt(cells, grid.step))
+    sums = grid.sums
+    exponents = earlier.tilt * sums
+    values, found = np.maximum(sums, 0.0) * np.exp(-exponents), []
+    for done in range(counts[-1]):
+        values = earlier(values, done)
+        if done + 1 in counts:
+            logs = exponents + (done + 1) * earlier.log_moment
+            rounding = (done + 1) * earlier.rounding + 8.0 * UNIT_ROUNDOFF * float(np.max(np.abs(logs)))
+            found.append(values * np.exp(logs) * math.exp(2.0 * rounding) + (done + 1) * earlier.charge)
+    return found
+
+
+def recursion_divergence(term: HiddenTerm, rounds: int, participation: float, effort: Effort) -> float:
+    """At least (r/M) V_M(-M (1 - r)(k - 1)/r), r the participation: the divergence of the best adaptive adversary.
+
+    Args:
+        term: Bounds on the shifts of one round, and epsilon >= 0.
+        rounds: M.
+        participation: The share of the records that an epoch keeps, in (0, 1].
+        effort: How finely to compute it.
+
+    Returns:
+        An upper bound, 1 where the grid would be too long.
+    """
+    # The start is rounded, and so is the participation it is made of; a sum is worth the more the larger it is.
+    start = -rounds * math.expm1(term.epsilon) / participation * (1.0 - 16.0 * UNIT_ROUNDOFF)
+    problem = _Problem(term, rounds, start, effort)
+    grid, block = problem.grid(rounds), rounds
+    if rounds * grid.size > effort.work:
+        block = max((b for b in _lengths(rounds) if b * problem.grid(b).size <= effort.work), default=0)
+        grid = problem.grid(max(block, 1))
+    if block < min(_SHORTEST, rounds) or grid.size > _LONGEST:
+        return 1.0
+    if block == rounds:
+        found = float(np.interp(start, grid.sums, _values(problem, grid, (rounds,))[0]))
+    else:
+        found = _of_blocks(problem, block)
+    return min(1.0, participation * found / rounds * (1.0 + 16.0 * UNIT_ROUNDOFF))
+
+
+def _lengths(rounds: int) -> list[int]:
+    """Of blocks of nearly equal size, two or more, the longer ones."""
+    return [-(-rounds // blocks) for blocks in range(2, max(3, rounds // _SHORTEST + 1))]
+
+
+def _of_blocks(problem: _Problem, block: int) -> float:
+    """At least V_M at the start, from blocks of at most so many rounds; infinite where transforms have no digits."""
+    rounds = problem.rounds
+    blocks = -(-rounds // block)
+    few, more = divmod(rounds, blocks)
+    counts = (few, few + 1) if more else (few,)
+    fine = problem.grid(block)
+    reach = _FARTHER * (_SPREADS * problem.deviation * math.sqrt(rounds) - problem.start)
+    coarse = Grid(math.floor(-reach / (_COARSER * fine.step)), -(-fine.high // _COARSER), _COARSER * fine.step)
+    rough = replace(problem, effort=replace(problem.effort, points=problem.effort.points // 2))
+    near, far = _values(problem, fine, counts), _values(rough, coarse, counts)
+    parts, charged = [], 0.0
+    for inner, outer, number in zip(near, far, (blocks - more, more), strict=False):
+        places, masses, charge = block_law(fine, inner, coarse, outer)
+        parts.append(Terms(places, masses, fine.step, 4.0 * UNIT_ROUNDOFF, number))
+        charged += number * charge
+    gain = payoff_by_waves(parts, lambda sums: np.maximum(sums + problem.start, 0.0), -problem.start, _RESOLUTION)
+    return math.inf if gain is None else gain + charged
+
+
+def block_law(fine: Grid, inner: FloatArray, coarse: Grid, outer: FloatArray) -> tuple[IntArray, FloatArray, float]:
+    """A variable on the fine grid from upper values of V_m on it, and on a coarse one where it ends.
+
+    Returns:
+        Places, masses, and a charge with E[(Y - c)+] + charge >= V_m(-c) for all c.
+    """
+    beyond = np.arange(coarse.low, fine.low // _COARSER)
+    places = -np.concatenate((beyond * _COARSER, np.arange(fine.low, fine.high + 1)))[::-1]
+    values = np.concatenate((outer[: len(beyond)], inner))[::-1]  # as a function of c = -u, which falls
+    slopes = np.diff(values) / (fine.step * np.diff(places))
+    # Left of the grid the slope is -1; right of it the value is charged as a constant. Slopes that are no larger than
+    # the next ones make a function convex, and larger.
+    slopes = np.minimum.accumulate(np.concatenate(([-1.0], np.maximum(slopes, -1.0), [0.0]))[::-1])[::-1]
+    masses = np.diff(slopes)
+    some = masses > 0.0
+    return np.asarray(places[some]), np.asarray(masses[some]), float(values[-1])
