@@ -31,6 +31,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 _REACH = 9.0
@@ -38,8 +39,10 @@ _REACH = 9.0
 _ROUNDING = 4e-13
 """Of one term's first moment. Every normal distribution function is taken in its small tail and errs by 1e-15 of that;
 over the points of a factor these tails add up to less than 100."""
+_PARTS = 64
+"""Atoms are summed in so many parts: a sum of n non-negative numbers errs by a share of n roundings at most."""
 _CENTERED = 3.0
-"""Points across are sinh-spaced: ten over sinh(3) times as dense at 0 as equal ones, where most of the mass is."""
+"""Points across are sinh-spaced: 3.3 times as dense at 0, where most of the mass is, as equally spaced ones."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def cell_on_grid(
         step: Of the grid.
         ends: The first and the last place of the grid. Raising what is below the first raises the bound; what exceeds
             the last is charged, as slopes are at most one.
-        points: Along a - b; across it a fifth as many are used.
+        points: Along a - b; across it a twelfth as many are used.
 
     Returns:
         Masses whose convex increasing functions of slope at most one have, with the charge, at least the mean of every
@@ -87,9 +90,15 @@ def cell_on_grid(
     above = step * float(masses @ np.maximum(values - high, 0.0))
     values = np.clip(values, low, high)
     index = np.minimum(np.floor(values).astype(np.int64), high - 1)
-    up = masses * (values - index)
-    out = np.bincount(index - low, masses - up, high - low + 1) + np.bincount(index - low + 1, up, high - low + 1)
-    charge = above + beyond + _ROUNDING * (1.0 + math.exp(term.epsilon) + abs(offset))
+    up, index, size = masses * (values - index), index - low, high - low + 1
+    out: FloatArray = np.zeros(size)
+    longest = -(-len(index) // _PARTS)
+    for begin in range(0, len(index), longest):
+        part = slice(begin, begin + longest)
+        out += np.bincount(index[part], masses[part] - up[part], size)
+        out += np.bincount(index[part] + 1, up[part], size)
+    rounding = _ROUNDING + 4.0 * UNIT_ROUNDOFF * (longest + _PARTS)
+    charge = above + beyond + rounding * (1.0 + math.exp(term.epsilon) + abs(offset))
     return GridTerm(low, np.maximum(out, 0.0) / math.fsum(out), charge)
 
 

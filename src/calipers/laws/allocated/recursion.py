@@ -20,18 +20,18 @@ cells, keeps digits where they are needed, and its error in the 2-norm, which `c
 added to every value. Masses are non-negative, so all else errs by a share.
 
 *Blocks.* Where M rounds would take too long, c -> V_m(-c), m < M, is the function E[(Y - c)+] of a variable Y, and M
-rounds lie below a sum of independent copies of Y ("one lemma for hidden records"), which transforms add up. Beyond a
-fine grid of its own a coarse one says how heavy the tail of Y is.
+rounds lie below a sum of independent copies of Y ("one lemma for hidden records"), which transforms add up.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import scipy.fft
+from scipy.special import ndtr
 
 from calipers.laws.allocated.frontier import GridTerm, cell_on_grid, control_range
 from calipers.laws.allocated.hidden_term import HiddenTerm
@@ -60,7 +60,7 @@ class Effort:
 _FEW_CELLS = (0.0, 0.004, 0.025, 0.1, 0.3, 0.7, 0.9, 0.975, 0.996, 1.0)
 _MANY_CELLS = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
 QUICK = Effort(0.25, _FEW_CELLS, 400, 4e5)
-USUAL = Effort(0.14, _MANY_CELLS, 640, 2e6)
+USUAL = Effort(0.16, _MANY_CELLS, 640, 6e5)
 FINE = Effort(0.1, _MANY_CELLS, 800, 2e8)
 """For the nodes of a law, for single questions, and where a tolerance asks for it."""
 _SPREADS = 5.0
@@ -69,9 +69,9 @@ _LOSSES = 4.0
 """Deviations of the observation up to which heavy losses stay within the grid."""
 _SHORTEST = 8
 """Blocks of fewer rounds gain nothing over a sum of worst-case terms."""
-_LONGEST = 40_000
-_COARSER, _FARTHER = 16, 8.0
-"""Of the grid that sees the tail of a block: its step, and how far it reaches."""
+_LONGEST = 30_000
+_NEGLIGIBLE = 1e-3
+"""Of the worth of all rounds, about: what terms hold beyond the grid of a block."""
 _RATES, _LARGEST_EXPONENT = 48, 300.0
 _RESOLUTION = 0.05
 
@@ -109,6 +109,22 @@ class _Problem:
         """Of k B, whichever control is chosen."""
         return math.exp(self.term.epsilon) * math.sqrt(math.expm1(self.term.width**2))
 
+    @property
+    def far(self) -> float:
+        """Terms beyond it hold about a thousandth of what all rounds are worth, in the mean."""
+        spread = self.deviation * math.sqrt(self.rounds)
+        z = -self.start / spread
+        normal = spread * (math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) - z * float(ndtr(-z)))
+        ends = self.deviation * np.geomspace(1.0, 1e6, 300)
+        gains = self.rounds * self._gains(ends)
+        worth = max(normal, float(np.interp(-self.start, ends, gains)))
+        return float(ends[min(int(np.sum(gains > _NEGLIGIBLE * worth)), len(ends) - 1)])
+
+    def _gains(self, ends: FloatArray) -> FloatArray:
+        """E[(X - c)+] of the worst-case term."""
+        (a, b), z = self.term.right, self.term.branches[0].preimage(ends)
+        return np.asarray(ndtr(a - z) - math.exp(self.term.epsilon) * ndtr(b - z) - ends * ndtr(-z))
+
     def grid(self, rounds: int) -> Grid:
         """For so many of the rounds; the start is one of its places."""
         step, spread = self.effort.step * self.deviation, _SPREADS * self.deviation * math.sqrt(rounds)
@@ -117,7 +133,7 @@ class _Problem:
         heavy = self.term.left[1]
         losses = math.exp(self.term.epsilon + _LOSSES * heavy - 0.5 * heavy**2) if heavy > self.term.width else 0.0
         right = max(spread, min(losses, 3.0 * spread))
-        left = spread - self.start if rounds == self.rounds else 1.4 * spread
+        left = spread - self.start if rounds == self.rounds else max(1.5 * spread, self.far)
         return Grid(math.floor(-left / step), math.ceil(right / step), step)
 
     def cells(self, grid: Grid) -> list[GridTerm]:
@@ -236,30 +252,28 @@ def _of_blocks(problem: _Problem, block: int) -> float:
     blocks = -(-rounds // block)
     few, more = divmod(rounds, blocks)
     counts = (few, few + 1) if more else (few,)
-    fine = problem.grid(block)
-    reach = _FARTHER * (_SPREADS * problem.deviation * math.sqrt(rounds) - problem.start)
-    coarse = Grid(math.floor(-reach / (_COARSER * fine.step)), -(-fine.high // _COARSER), _COARSER * fine.step)
-    rough = replace(problem, effort=replace(problem.effort, points=problem.effort.points // 2))
-    near, far = _values(problem, fine, counts), _values(rough, coarse, counts)
+    grid = problem.grid(block)
     parts, charged = [], 0.0
-    for inner, outer, number in zip(near, far, (blocks - more, more), strict=False):
-        places, masses, charge = block_law(fine, inner, coarse, outer)
-        parts.append(Terms(places, masses, fine.step, 4.0 * UNIT_ROUNDOFF, number))
+    for values, number in zip(_values(problem, grid, counts), (blocks - more, more), strict=False):
+        places, masses, charge = block_law(grid, values)
+        parts.append(Terms(places, masses, grid.step, 4.0 * UNIT_ROUNDOFF, number))
         charged += number * charge
     gain = payoff_by_waves(parts, lambda sums: np.maximum(sums + problem.start, 0.0), -problem.start, _RESOLUTION)
     return math.inf if gain is None else gain + charged
 
 
-def block_law(fine: Grid, inner: FloatArray, coarse: Grid, outer: FloatArray) -> tuple[IntArray, FloatArray, float]:
-    """A variable on the fine grid from upper values of V_m on it, and on a coarse one where it ends.
+def block_law(grid: Grid, values: FloatArray) -> tuple[IntArray, FloatArray, float]:
+    """A variable on the grid from upper values of V_m.
+
+    Args:
+        grid: Where the values stand.
+        values: At least V_m there.
 
     Returns:
         Places, masses, and a charge with E[(Y - c)+] + charge >= V_m(-c) for all c.
     """
-    beyond = np.arange(coarse.low, fine.low // _COARSER)
-    places = -np.concatenate((beyond * _COARSER, np.arange(fine.low, fine.high + 1)))[::-1]
-    values = np.concatenate((outer[: len(beyond)], inner))[::-1]  # as a function of c = -u, which falls
-    slopes = np.diff(values) / (fine.step * np.diff(places))
+    places, values = -np.arange(grid.low, grid.high + 1)[::-1], values[::-1]  # as a function of c = -u, which falls
+    slopes = np.diff(values) / grid.step
     # Left of the grid the slope is -1; right of it the value is charged as a constant. Slopes that are no larger than
     # the next ones make a function convex, and larger.
     slopes = np.minimum.accumulate(np.concatenate(([-1.0], np.maximum(slopes, -1.0), [0.0]))[::-1])[::-1]

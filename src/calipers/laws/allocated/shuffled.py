@@ -183,7 +183,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         best = self._epsilon_one_way(delta, False, known, log_tail)
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.
-            if self.controlled(best, reverse, USUAL) <= delta:
+            if any(self.controlled(best, reverse, effort) <= delta for effort in (QUICK, USUAL)):
                 continue
             node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
             if node > best or value > delta:
