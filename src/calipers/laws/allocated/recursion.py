@@ -59,12 +59,15 @@ class Effort:
 
 _FEW_CELLS = (0.0, 0.004, 0.025, 0.1, 0.3, 0.7, 0.9, 0.975, 0.996, 1.0)
 _MANY_CELLS = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
+_MOST_CELLS = tuple(sorted({*_MANY_CELLS, 0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993}))
 QUICK = Effort(0.25, _FEW_CELLS, 400, 4e5)
 USUAL = Effort(0.16, _MANY_CELLS, 640, 6e5)
-FINE = Effort(0.1, _MANY_CELLS, 800, 2e8)
+FINE = Effort(0.1, _MOST_CELLS, 800, 2e8)
 """For the nodes of a law, for single questions, and where a tolerance asks for it."""
 _SPREADS = 5.0
 """How many deviations of the sum the grid reaches beyond its start and beyond 0."""
+_TAIL = 2.2
+"""Deviations beyond which a normal tail needs a finer grid: a share v of variance moves it by about z^2 v / 2."""
 _LOSSES = 4.0
 """Deviations of the observation up to which heavy losses stay within the grid."""
 _SHORTEST = 8
@@ -110,15 +113,27 @@ class _Problem:
         return math.exp(self.term.epsilon) * math.sqrt(math.expm1(self.term.width**2))
 
     @property
+    def step(self) -> float:
+        """Of the grid, one of whose places is the start; smaller where the tail of a normal variable decides."""
+        spread = self.deviation * math.sqrt(self.rounds)
+        z, (normal, jumps) = -self.start / spread, self._worth
+        step = self.effort.step * self.deviation * (min(1.0, _TAIL / max(z, 1e-9)) if normal > jumps else 1.0)
+        return -self.start / math.ceil(-self.start / step) if -self.start > step else step
+
+    @property
     def far(self) -> float:
         """Terms beyond it hold about a thousandth of what all rounds are worth, in the mean."""
+        ends = self.deviation * np.geomspace(1.0, 1e6, 300)
+        beyond = self.rounds * self._gains(ends) > _NEGLIGIBLE * max(self._worth)
+        return float(ends[min(int(np.sum(beyond)), len(ends) - 1)])
+
+    @property
+    def _worth(self) -> tuple[float, float]:
+        """About what all rounds are worth, for many small terms and for one large one."""
         spread = self.deviation * math.sqrt(self.rounds)
         z = -self.start / spread
         normal = spread * (math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) - z * float(ndtr(-z)))
-        ends = self.deviation * np.geomspace(1.0, 1e6, 300)
-        gains = self.rounds * self._gains(ends)
-        worth = max(normal, float(np.interp(-self.start, ends, gains)))
-        return float(ends[min(int(np.sum(gains > _NEGLIGIBLE * worth)), len(ends) - 1)])
+        return normal, self.rounds * float(self._gains(np.array([max(-self.start, 1e-3 * self.deviation)]))[0])
 
     def _gains(self, ends: FloatArray) -> FloatArray:
         """E[(X - c)+] of the worst-case term."""
@@ -127,9 +142,7 @@ class _Problem:
 
     def grid(self, rounds: int) -> Grid:
         """For so many of the rounds; the start is one of its places."""
-        step, spread = self.effort.step * self.deviation, _SPREADS * self.deviation * math.sqrt(rounds)
-        if -self.start > step:
-            step = -self.start / math.ceil(-self.start / step)
+        step, spread = self.step, _SPREADS * self.deviation * math.sqrt(rounds)
         heavy = self.term.left[1]
         losses = math.exp(self.term.epsilon + _LOSSES * heavy - 0.5 * heavy**2) if heavy > self.term.width else 0.0
         right = max(spread, min(losses, 3.0 * spread))
