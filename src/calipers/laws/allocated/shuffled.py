@@ -30,7 +30,7 @@ import numpy as np
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.allocated.along import Outward, pace
+from calipers.laws.allocated.along import Outward, deviation_of, outward_epsilons, pace
 from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
 from calipers.laws.allocated.crossing import Crossing
 from calipers.laws.allocated.hidden_sums import divergences
@@ -44,7 +44,6 @@ from calipers.numerics.normal import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_epsilon_bounds,
-    normal_tail_quantile,
 )
 
 _LARGEST_SHIFTS = (3.4, 8.0)
@@ -54,9 +53,8 @@ _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
 _LADDER = 0.25
 """Resolution of the ladders of a law."""
-_GAP, _FINE_GAP, _GROWTH = 0.24, 0.12, 0.14
-"""Gaps between the nodes of a law in deviations of log L, and of a finer one; the share of epsilon to which they may grow, as long as that
-is small against the shift, the width of the far tail."""
+_GAP, _FINE_GAP = 0.24, 0.12
+"""Gaps between the nodes of a law in deviations of log L, and of a finer one."""
 _FAR, _FARTHEST = 1e-9, 2e-12
 """What an epoch shows so rarely decides little: below the second nodes are usually twice as far apart."""
 _NEGLIGIBLE = 10.0
@@ -204,7 +202,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         gain = min((seen.get(e, 0.0) - tried.get(e, 0.0) for e in beside), default=0.0)
         if not beside:
             crossing = Crossing(start, delta, known, seen)
-            guess = crossing.passed(rough, min(gaussian_epsilon(_deviation(math.exp(start)), delta), 0.9 * known))
+            guess = crossing.passed(rough, min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known))
         if not beside or any(epsilon not in tried for epsilon in beside):
             # Where worst terms pass delta one control for every strike may have passed it already.
             gain = math.log(delta) - math.log(self.controlled(guess, reverse))
@@ -308,7 +306,9 @@ def _profile(
     def less(node: float, value: float) -> bool:
         return value < _LESS * float(np.interp(node, places, bounds))
 
-    epsilons, end = _epsilons(epoch, start[1], log_tail), log_tail + _NEGLIGIBLE
+    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
+    epsilons = outward_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
+    end = log_tail + _NEGLIGIBLE
     first = _controlled_first(epoch, reverse, epsilons, start, log_tail, less)
     profile, gain, above = [start, *first], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
@@ -393,19 +393,3 @@ def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: flo
     start = nodes[after - 1], math.log(values[after - 1])
     found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start, fall=fall)
     return sorted([*backward, *(node for _, node in found)])
-
-
-def _deviation(start: float) -> float:
-    """Of log L, if the divergence at 0 is `start`."""
-    return 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
-
-
-def _epsilons(epoch: ShuffledEpoch, start: float, log_tail: float) -> list[float]:
-    """About where nodes are to be, if the divergence at 0 is at most `start`."""
-    deviation = _deviation(start)
-    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
-    epsilons = [0.0]
-    while epsilons[-1] < last:
-        gap = epoch.gap * max(deviation, min(_GROWTH / _GAP * epsilons[-1], epoch.shift))
-        epsilons.append(epsilons[-1] + gap)
-    return epsilons
