@@ -165,7 +165,8 @@ def by_mean_weight(term: HiddenTerm, sizes: FloatArray) -> tuple[FloatArray, Flo
     """At least E[(X_1 - h s)+] and E[(-X_1 - h s)+] for every size s > 0, where a record is zeroed out.
 
     With G lognormal of deviation r and 1/g >= 1/y - (g - y)+ / y^2, g the mean of the first batch's inverse ratios,
-    both are a divergence of one Gaussian release plus s E[G (G - y)+] / y^2, for every y > 0 (docs/mathematics, section 9).
+    both are a divergence of one Gaussian release plus s E[G (G - y)+] / y^2, for every y > 0 (docs/mathematics,
+    section 9).
 
     Args:
         term: What bounds the shifts, and epsilon >= 0.
