@@ -159,6 +159,7 @@ def test_the_law_of_a_block_has_its_values_as_calls() -> None:
     assert float(masses @ np.maximum(0.25 * places + 30.0, 0.0)) + charge >= 30.0
 
 
-def test_long_grids_are_left_to_worst_case_sums() -> None:
-    """Nothing is claimed where nothing was computed."""
-    assert recursion_divergence(zeroed_out(0.5, 1.0, False), 5_000, 1.0, replace(QUICK, work=1e3)) == 1.0
+@pytest.mark.parametrize(("sigma", "epsilon", "work"), [(1.0, 1.0, 1e3), (0.02, 1.0, 1e6), (1.0, 800.0, 1e6)])
+def test_where_nothing_was_computed_nothing_is_claimed(sigma: float, epsilon: float, work: float) -> None:
+    """Long grids, little noise and huge epsilons are left to worst-case sums."""
+    assert recursion_divergence(zeroed_out(sigma, epsilon, False), 5_000, 1.0, replace(QUICK, work=work)) == 1.0

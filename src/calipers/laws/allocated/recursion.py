@@ -71,6 +71,8 @@ _TAIL = 2.2
 """Deviations beyond which a normal tail needs a finer grid: a share v of variance moves it by about z^2 v / 2."""
 _LOSSES = 4.0
 """Deviations of the observation up to which heavy losses stay within the grid."""
+_LARGEST_SHIFT, _LARGEST_EPSILON = 2.6, 20.0
+"""With so little noise, or so far out, one term decides, and a sum of worst-case terms is exact to 2e-4."""
 _SHORTEST = 8
 """Blocks of fewer rounds gain nothing over a sum of worst-case terms."""
 _LONGEST = 30_000
@@ -237,8 +239,10 @@ def recursion_divergence(term: HiddenTerm, rounds: int, participation: float, ef
         effort: How finely to compute it.
 
     Returns:
-        An upper bound, 1 where the grid would be too long.
+        An upper bound, 1 where the grid would be too long or one term decides.
     """
+    if term.farthest_shift > _LARGEST_SHIFT or term.epsilon > _LARGEST_EPSILON:
+        return 1.0
     # The start is rounded, and so is the participation it is made of; a sum is worth the more the larger it is.
     start = -rounds * math.expm1(term.epsilon) / participation * (1.0 - 16.0 * UNIT_ROUNDOFF)
     problem = _Problem(term, rounds, start, effort)
