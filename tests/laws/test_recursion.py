@@ -142,6 +142,13 @@ def test_blocks_lie_above_the_whole_and_below_worst_case_sums(rounds: int, share
     assert exact_divergence(3.0, rounds, 0.08 * share, share) <= whole < blocks < worst
 
 
+def test_what_lies_beyond_the_grid_of_a_block_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heavy gains on a grid that is much too short for them: more is claimed, never less than is attained."""
+    monkeypatch.setattr(recursion, "_NEGLIGIBLE", 100.0)
+    term, work = zeroed_out(1.0, 1.0, False), replace(QUICK, work=8_000)
+    assert exact_divergence(1.0, 40, 1.0) <= recursion_divergence(term, 40, 1.0, work) < 1.0
+
+
 def test_the_law_of_a_block_has_its_values_as_calls() -> None:
     """At every place, within the charge; a dent of rounding is filled, never cut off."""
     grid = Grid(-40, 40, 0.25)
