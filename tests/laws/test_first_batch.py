@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from calipers.laws.allocated.displaced import DisplacedEpoch
 from calipers.laws.allocated.first_batch import (
     Cover,
+    by_mean_weight,
     cover,
     first_payoff,
     hidden_with_first,
@@ -244,3 +245,34 @@ def test_sums_that_share_a_ladder_are_paid_what_simulated_ones_are(kind: str) ->
         mean, error = float(paid.mean()), float(paid.std()) / math.sqrt(len(paid))
         assert term.epsilon <= node <= term.epsilon + 1e-12
         assert mean - 4.0 * error <= 100.0 * value <= 1.12 * mean + 4.0 * error
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "spread", [(1.0, 1.0, 1.0, 1.0, 1.0), (1.0, 1.0, -1.0, 0.3, -0.6), (-1.0, -1.0, -1.0, -1.0, -1.0)]
+)
+def test_mean_weights_bound_what_an_enumerated_first_batch_shows(spread: tuple[float, ...], reverse: bool) -> None:
+    """Five others on a line, batches of two, every base, the record for and against: quadrature, no tolerance."""
+    r, k, sizes = 1.0, math.exp(0.3), np.array([0.1, 0.5, 1.0, 3.0, 10.0])
+    z = np.linspace(-10.0, 10.0, 4_001)
+    density = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
+    below, above = by_mean_weight(zeroed_out(1.0 / r, 0.3, reverse), sizes)
+    closest = 0.0
+    for x in (r, -r):
+        with_record = np.exp(x * z - 0.5 * x * x)
+        term = 1.0 - k * with_record if reverse else with_record - k
+        shown = np.zeros((2, len(sizes)))
+        for i, c in enumerate(spread):
+            later = np.array(spread[:i] + spread[i + 1 :])
+            inverse = np.exp(-np.outer(later, z) - 0.5 * later[:, None] ** 2) * np.exp(later[:, None] ** 2)
+            weights = 1.0 / (np.exp(c * later)[:, None] * np.exp(-c * z - 0.5 * c * c) + inverse)
+            moved = np.outer(sizes, 2.0 * weights.mean(axis=0))
+            shown += [np.maximum(sign * term - moved, 0.0) @ density / 5.0 for sign in (1.0, -1.0)]
+        assert np.all(shown <= (below, above))
+        closest = max(closest, float(np.max(shown / (below, above))))
+    assert closest > 0.5
+
+
+def test_mean_weights_say_nothing_about_replaced_records() -> None:
+    """The proof needs the ratio of a zeroed-out record to be the inverse of the displaced one's."""
+    assert all(np.all(np.isinf(bound)) for bound in by_mean_weight(replaced(1.0, 0.3), np.array([1.0])))

@@ -36,6 +36,8 @@ _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
 _RENYI_DEPTH = 1e-30
 """Error rates of the tests that show Renyi divergences reach down to about this."""
+FINE_TOLERANCE = 2e-4
+"""From here on proofs may take up to a minute where that makes upper bounds tighter."""
 RECORD_WAYS = ("record present against absent", "record absent against present")
 
 
@@ -212,17 +214,22 @@ class LawProof(Jaw):
     single: LoneProof | None = None
     side = Side.UPPER
 
-    @property
-    def _sharpest(self) -> LoneProof:
-        return self.product if self.single is None else self.single
+    @kept
+    def _sharpest(self, fine: bool) -> LoneProof:
+        """What answers; `fine`: with the tighter laws of sources that have some."""
+        if not fine or all(source.finer is None for source, _ in self.product.factors):
+            return self.product if self.single is None else self.single
+        product = ProofProduct([(source.finer or source, count) for source, count in self.product.factors])
+        lone = None if self.single is None else product.factors[0][0].lone_proof
+        return lone or product
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least the true epsilon."""
-        return Found(self._sharpest.epsilon(delta), self.evidence())
+        return Found(self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At least the true delta."""
-        return Found(self._sharpest.delta(epsilon), self.evidence())
+        return Found(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self.evidence())
 
     def renyi(self, order: float) -> Found:
         """See `calipers.laws.composed.renyi`."""
@@ -231,7 +238,7 @@ class LawProof(Jaw):
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantee; computed once for each depth."""
-        return Envelope((self._sharpest.curve(smallest_delta),))
+        return Envelope((self._sharpest(tolerance <= FINE_TOLERANCE).curve(smallest_delta),))
 
     def evidence(self) -> Evidence:
         """The theorem, and how its bound is computed."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from calipers.numerics.normal import normal_tail_quantile
+
 _FIRST, _SPAN = 8, 7.0
 """How many epsilons are looked at together at most until it is known how fast values fall, and how far apart: sums that
 share a ladder have to be alike."""
@@ -18,6 +20,10 @@ _DEPTH_STEP = 6.0
 """Depths come in steps."""
 _BELOW = 18.0
 """How much deeper than the depth of a law its last values are resolved at most."""
+
+_GROWTH = 0.58
+"""Times the gap: the share of epsilon to which gaps may grow, as long as that is small against one release's shift, the
+width of the far tail."""
 
 T = TypeVar("T")
 
@@ -101,3 +107,16 @@ def pace(first: tuple[float, float], second: tuple[float, float] | None = None) 
     (place, value), (last, least) = first, second or first
     log_value = math.log(max(least, 1e-300))
     return (last, log_value), max(0.0, math.log(max(value, 1e-300)) - log_value) / (last - place) if second else 0.0
+
+
+def deviation_of(start: float) -> float:
+    """Of log L, if the divergence at 0 is `start`."""
+    return 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
+
+
+def outward_epsilons(deviation: float, shift: float, gap: float, last: float) -> list[float]:
+    """About where the nodes of a profile are to be, up to the last or one beyond it."""
+    epsilons = [0.0]
+    while epsilons[-1] < last:
+        epsilons.append(epsilons[-1] + gap * max(deviation, min(_GROWTH * epsilons[-1], shift)))
+    return epsilons

@@ -48,6 +48,7 @@ from calipers.errors import InputError
 from calipers.laws.allocated.first_batch import cover, hidden_with_first
 from calipers.laws.allocated.hidden_sums import divergences, rough_calls
 from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.laws.allocated.recursion import QUICK, Effort
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.core.profile_law import Nodes
 from calipers.numerics.types import FloatArray
@@ -163,9 +164,11 @@ class DisplacedEpoch(ShuffledEpoch):
         bounds = (excess / (excess - 1.0) ** p * sample_moment(p, width, self.batch_size) for p in _ORDERS)
         return min(1.0, batches * min(bounds) * _SLACK)
 
-    def controlled(self, epsilon: float, reverse: bool) -> float:
-        """Not tried: weights of rounds are compared by majorization, for terms that are worst at every strike."""
-        del epsilon, reverse
+    finer = None
+
+    def controlled(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
+        """Not tried: weights of rounds are compared by majorization, for terms that are worst at every threshold."""
+        del epsilon, reverse, effort
         return 1.0
 
     def hidden(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> Nodes:

@@ -45,6 +45,8 @@ _SLACK = 1.0 + 1e-11
 _CELLS, _REACH = 1400, 14.0
 _PLACES, _NEAREST, _FARTHEST = 110, 1e-3, 1e7
 """Places of the payoff on either side of 0, in units of the width of a term."""
+_TANGENTS = 64
+"""Points y at which 1/g is compared with a tangent."""
 _FEW = 2.0
 """How much coarser the sum of the few heavy batches is kept than that of the many."""
 _LOSSES = (1.0, 2.0, 4.0, 8.0)
@@ -159,12 +161,51 @@ def seen(epsilon: float, width: float, far: float, taus: FloatArray) -> FloatArr
     return np.asarray((fully[index] + partly[index] / taus + beyond) * _SLACK)
 
 
+def by_mean_weight(term: HiddenTerm, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """At least E[(X_1 - h s)+] and E[(-X_1 - h s)+] for every size s > 0, where a record is zeroed out.
+
+    With G lognormal of deviation r and 1/g >= 1/y - (g - y)+ / y^2, g the mean of the first batch's inverse ratios,
+    both are a divergence of one Gaussian release plus s E[G (G - y)+] / y^2, for every y > 0 (docs/mathematics,
+    section 9).
+
+    Args:
+        term: What bounds the shifts, and epsilon >= 0.
+        sizes: s.
+
+    Returns:
+        Both bounds, infinite where the record is replaced.
+    """
+    width, k = term.width, math.exp(term.epsilon)
+    if term.farthest_shift <= 1.5 * width:
+        nothing = np.full(len(sizes), math.inf)
+        return nothing, nothing
+    y = np.geomspace(0.5, math.exp(6.0 * width + 1.0), _TANGENTS)
+    missed = np.exp(width * width) * ndtr(1.5 * width - np.log(y) / width) - y * ndtr(0.5 * width - np.log(y) / width)
+    excess = sizes[:, None] * np.maximum(missed + 1e-13, 0.0) / y**2
+    per = sizes[:, None] / y
+    if term.left[1] > term.right[0]:  # zeroed out against present: A is the ratio without the record
+        below, above = _exchange(width, 1.0 - per, k), _exchange(width, k, 1.0 + per)
+    else:
+        below, above = _exchange(width, 1.0, k + per), _exchange(width, k - per, 1.0)
+    return np.min(below + excess, axis=1) * _SLACK, np.min(above + excess, axis=1) * _SLACK
+
+
+def _exchange(width: float, first: FloatArray | float, second: FloatArray | float) -> FloatArray:
+    """At least E[(first A - second B)+] for ratios A, B of a Gaussian release of this shift; 0 where first <= 0."""
+    some = np.maximum(first, 1e-300)
+    middle = (np.log(some) - np.log(second)) / width
+    part = some * ndtr(0.5 * width + middle)
+    found = part - second * ndtr(middle - 0.5 * width) + 1e-13 * part
+    return np.asarray(np.where(np.asarray(first) > 0.0, np.maximum(found, 0.0), 0.0))
+
+
 def first_payoff(term: HiddenTerm, known: float) -> tuple[FloatArray, FloatArray]:
     """Places and values of J, the vertices of a convex function; `known` >= E[X_1+]."""
     epsilon, k = term.epsilon, math.exp(term.epsilon)
     sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
-    losing = np.minimum(seen(epsilon, term.width, term.right[0], sizes), known)
-    missed = k * seen(-epsilon, term.width, term.left[1], sizes / k)
+    below, above = by_mean_weight(term, sizes)
+    losing = np.minimum(np.minimum(seen(epsilon, term.width, term.right[0], sizes), known), below)
+    missed = np.minimum(k * seen(-epsilon, term.width, term.left[1], sizes / k), above)
     winning = np.minimum(known, 1.0 - k + missed) + sizes
     places = np.concatenate((-sizes[::-1], [0.0], sizes))
     return lower_hull(places, np.concatenate((losing[::-1], [known], winning)) * _SLACK)

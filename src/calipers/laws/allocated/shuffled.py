@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from functools import lru_cache
 
 import numpy as np
@@ -29,12 +30,12 @@ import numpy as np
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.allocated.along import Outward, pace
+from calipers.laws.allocated.along import Outward, deviation_of, outward_epsilons, pace
 from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
-from calipers.laws.allocated.controlled_sum import controlled_divergence
 from calipers.laws.allocated.crossing import Crossing
 from calipers.laws.allocated.hidden_sums import divergences
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
+from calipers.laws.allocated.recursion import FINE, QUICK, USUAL, Effort, recursion_divergence
 from calipers.laws.core.law import Law
 from calipers.laws.core.profile_law import Nodes, curve_of_profile, law_of_profile
 from calipers.laws.core.source import UpperSource
@@ -43,7 +44,6 @@ from calipers.numerics.normal import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_epsilon_bounds,
-    normal_tail_quantile,
 )
 
 _LARGEST_SHIFTS = (3.4, 8.0)
@@ -53,9 +53,8 @@ _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
 _LADDER = 0.25
 """Resolution of the ladders of a law."""
-_GAP, _GROWTH = 0.24, 0.14
-"""Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
-is small against the shift, the width of the far tail."""
+_GAP, _FINE_GAP = 0.24, 0.12
+"""Gaps between the nodes of a law in deviations of log L, and of a finer one."""
 _FAR, _FARTHEST = 1e-9, 2e-12
 """What an epoch shows so rarely decides little: below the second nodes are usually twice as far apart."""
 _NEGLIGIBLE = 10.0
@@ -88,6 +87,17 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
     """
 
     substituted: bool = False
+    fine: bool = field(default=False, kw_only=True)
+
+    @property
+    def finer(self) -> ShuffledEpoch | None:  # type: ignore[override]
+        """The same with the recursion at its finest and more nodes; takes up to a minute."""
+        return None if self.fine else changed(self, fine=True)
+
+    @property
+    def gap(self) -> float:
+        """Between the nodes of a law, in deviations of log L."""
+        return _FINE_GAP if self.fine else _GAP
 
     @property
     def symmetric(self) -> bool:
@@ -134,9 +144,9 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         terms = [self.term(epsilon, reverse) for epsilon in epsilons]
         return divergences(terms, self.rounds, self.participation, resolution, log_tail)
 
-    def controlled(self, epsilon: float, reverse: bool) -> float:
-        """At least the divergence at epsilon of adversaries with one control for every strike; 1 where not tried."""
-        return _controlled(self, epsilon, reverse)
+    def controlled(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
+        """At least the divergence at epsilon >= 0 of every adaptive adversary, by the recursion; 1 where not tried."""
+        return _controlled(self, epsilon, reverse, FINE if self.fine else effort)
 
     @property
     def ways(self) -> tuple[bool, ...]:
@@ -153,7 +163,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
-        controlled, seen = self.controlled(epsilon, reverse), _looks(self, reverse).seen.get(epsilon, 0.0)
+        controlled, seen = self.controlled(epsilon, reverse, USUAL), _looks(self, reverse).seen.get(epsilon, 0.0)
         if controlled < _CLEAR * math.exp(seen) < _CLEAR:
             return controlled
         node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
@@ -171,7 +181,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         best = self._epsilon_one_way(delta, False, known, log_tail)
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.
-            if self.controlled(best, reverse) <= delta:
+            if any(self.controlled(best, reverse, effort) <= delta for effort in (QUICK, USUAL)):
                 continue
             node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
             if node > best or value > delta:
@@ -192,7 +202,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         gain = min((seen.get(e, 0.0) - tried.get(e, 0.0) for e in beside), default=0.0)
         if not beside:
             crossing = Crossing(start, delta, known, seen)
-            guess = crossing.passed(rough, min(gaussian_epsilon(_deviation(math.exp(start)), delta), 0.9 * known))
+            guess = crossing.passed(rough, min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known))
         if not beside or any(epsilon not in tried for epsilon in beside):
             # Where worst terms pass delta one control for every strike may have passed it already.
             gain = math.log(delta) - math.log(self.controlled(guess, reverse))
@@ -204,7 +214,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
             worst: Nodes = [(epsilon, 1.0) for epsilon in epsilons]
             if gain < _CLEARLY:
                 worst = self.nodes(epsilons, reverse, _FINE, log_tail)
-            controlled = [self.controlled(epsilon, reverse) if gain > 0.0 else 1.0 for epsilon in epsilons]
+            controlled = [self.controlled(epsilon, reverse, USUAL) if gain > 0.0 else 1.0 for epsilon in epsilons]
             return [(node, min(value, other)) for (node, value), other in zip(worst, controlled, strict=True)]
 
         return crossing.proven(fine, guess)
@@ -235,8 +245,8 @@ def _node(
 
 
 @lru_cache(maxsize=1024)
-def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool) -> float:
-    found = controlled_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation) or 1.0
+def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool, effort: Effort) -> float:
+    found = recursion_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation, effort)
     _tried(epoch, reverse)[epsilon] = math.log(found)
     return found
 
@@ -296,7 +306,9 @@ def _profile(
     def less(node: float, value: float) -> bool:
         return value < _LESS * float(np.interp(node, places, bounds))
 
-    epsilons, end = _epsilons(epoch, start[1], log_tail), log_tail + _NEGLIGIBLE
+    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
+    epsilons = outward_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
+    end = log_tail + _NEGLIGIBLE
     first = _controlled_first(epoch, reverse, epsilons, start, log_tail, less)
     profile, gain, above = [start, *first], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
@@ -381,19 +393,3 @@ def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: flo
     start = nodes[after - 1], math.log(values[after - 1])
     found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start, fall=fall)
     return sorted([*backward, *(node for _, node in found)])
-
-
-def _deviation(start: float) -> float:
-    """Of log L, if the divergence at 0 is `start`."""
-    return 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
-
-
-def _epsilons(epoch: ShuffledEpoch, start: float, log_tail: float) -> list[float]:
-    """About where nodes are to be, if the divergence at 0 is at most `start`."""
-    deviation = _deviation(start)
-    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
-    epsilons = [0.0]
-    while epsilons[-1] < last:
-        gap = max(_GAP * deviation, min(_GROWTH * epsilons[-1], _GAP * epoch.shift))
-        epsilons.append(epsilons[-1] + gap)
-    return epsilons

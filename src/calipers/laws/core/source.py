@@ -105,6 +105,9 @@ class UpperSource(AnySource):
     lone_proof: LoneProof | None = None
     """What is sharper than the laws where there is one participation only."""
 
+    finer: UpperSource | None = None
+    """The same with a tighter upper bound that takes much longer, where there is one."""
+
     bounded: bool = False
     """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
 
