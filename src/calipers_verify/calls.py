@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 
 from flint import arb, fmpq
 
-from calipers_verify.reading import Refused
+from calipers_verify.reading import Refused, spend
 from calipers_verify.rows import ONE
 
 PRECISION = 320
@@ -118,12 +118,13 @@ def masses_at(nodes: list[arb], heights: list[arb]) -> list[arb]:
 
 def sizes(n: int, p: Fraction, around: Fraction) -> dict[int, arb]:
     """The probabilities of Bin(n, p) at the sizes near its mean, or near that for another rate."""
-    center, reach = int(n * around), 12 * int(float(n * around) ** 0.5 + 6)
+    center, reach = int(n * around), 18 * int(float(n * around * (1 - around)) ** 0.5 + 4)
     first, last = max(0, center - reach), min(n, center + reach)
-    ways = arb(n + 1).lgamma() - arb(first + 1).lgamma() - arb(n - first + 1).lgamma()
+    spend(2 * (last - first))
+    ways, odds = arb(n + 1).lgamma() - arb(first + 1).lgamma() - arb(n - first + 1).lgamma(), ball(p / (1 - p))
     masses = {first: ways.exp() * ball(1 - p) ** (n - first) * ball(p) ** first}
     for size in range(first, last):
-        masses[size + 1] = masses[size] * ball(p / (1 - p) * (n - size) / (size + 1))
+        masses[size + 1] = masses[size] * odds * (n - size) / (size + 1)
     return masses
 
 
@@ -137,17 +138,20 @@ def realized(others: int, rate: Fraction, r: arb) -> Call:
     first = min(found)
     gap = max(1, int((others * float(rate * (1 - rate))) ** 0.5 / 5))
     above, moment = arb(0), arb(0)  # of all larger sizes
-    kept, calls = list[arb](), list[arb]()
+    kept, calls, rest = list[arb](), list[arb](), ball(1 - rate)
     for j in reversed(found):
-        weight = ball((1 - rate) * Fraction(j, others - j + 1))
+        weight = rest * j / (others - j + 1)
         if j % gap == 0 or j == first or not kept:
-            kept, calls = [weight, *kept], [moment - weight * above, *calls]
+            kept.append(weight)
+            calls.append(moment - weight * above)
         above, moment = above + found[j], moment + found[j] * weight
-    shares = list(zip(kept, masses_at(kept, [each / above for each in calls]), strict=True))
+    kept, heights = kept[::-1], [each / above for each in reversed(calls)]
+    shares = list(zip(kept, masses_at(kept, heights), strict=True))
     beyond = 1 - above * ball(1 - rate) - moment  # sizes left out count as if P alone had them
     once = lognormal(2 * r)
 
     def call(k: arb) -> arb:
+        spend(20 * len(shares))
         strike = k - ball(1 - rate)
         each = (share * (w * once(strike / w) if w > 0 else (-strike).max(arb(0))) for w, share in shares)
         return beyond + above * sum(each, arb(0))
@@ -162,4 +166,9 @@ def moved(others: int, batch: int) -> Call:
     """
     rate = Fraction(batch, others)
     p, q = (list(accumulate(sizes(others, each, rate).values())) for each in (Fraction(batch, others + 1), rate))
-    return lambda k: 1 - p[-1] + reduce(arb.max, (a - k * b for a, b in zip(p, q, strict=True)), arb(0))
+
+    def call(k: arb) -> arb:
+        spend(len(p))
+        return 1 - p[-1] + reduce(arb.max, (a - k * b for a, b in zip(p, q, strict=True)), arb(0))
+
+    return call
