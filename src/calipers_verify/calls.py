@@ -10,9 +10,9 @@ Why these terms are the worst ones is proven in the documentation; this file onl
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
-from functools import reduce
 from itertools import accumulate, pairwise
 
 from flint import arb, fmpq
@@ -162,13 +162,18 @@ def realized(others: int, rate: Fraction, r: arb) -> Call:
 def moved(others: int, batch: int) -> Call:
     """k -> D_k(P||Q) of Bin(n, B/(n+1)) against Bin(n, B/n): how many of the common records were drawn.
 
-    The ratio falls as the size grows, so that the best event is one of the smallest sizes.
+    The ratio falls as the size grows, so that the best event is one of the smallest sizes: those before the ratio
+    passes k. Where the balls do not tell on which side of k a size lies, both events are looked at.
     """
     rate = Fraction(batch, others)
-    p, q = (list(accumulate(sizes(others, each, rate).values())) for each in (Fraction(batch, others + 1), rate))
+    p, q = (list(sizes(others, each, rate).values()) for each in (Fraction(batch, others + 1), rate))
+    sums = [list(accumulate(each, initial=arb(0))) for each in (p, q)]
 
     def call(k: arb) -> arb:
-        spend(len(p))
-        return 1 - p[-1] + reduce(arb.max, (a - k * b for a, b in zip(p, q, strict=True)), arb(0))
+        j = bisect_left(range(len(p)), True, key=lambda i: not p[i] > k * q[i])
+        if not all(a < k * b for a, b in zip(p[j + 1 : j + 2], q[j + 1 : j + 2], strict=True)):
+            raise Refused("a node lies where the precision does not tell the sign; choose another one")
+        best = [sums[0][i] - k * sums[1][i] for i in (j, min(j + 1, len(p)))]
+        return 1 - sums[0][-1] + best[0].max(best[1]).max(arb(0))
 
     return call

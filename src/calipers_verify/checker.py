@@ -123,6 +123,8 @@ def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], run: tuple[Any, .
     if evidence == "fixed-batches":
         found = [gaussian(fixed_batches(pairs[0], jaw), ball(epsilon))]
     elif jaw == "upper":
+        if len(evidence) != len(directions(pairs)):
+            raise Refused(f"proof should have {len(directions(pairs))} entries: each pair of neighbors and direction")
         laws_of = zip(evidence, directions(pairs), strict=True)
         proven = [proven_law(record, phases, back, dust_of(delta)) for record, (phases, back) in laws_of]
         found = [laws.delta_bound(law, epsilon) for law in proven]
@@ -159,8 +161,12 @@ def directions(pairs: list[list[Phase]]) -> list[tuple[list[Phase], bool]]:
 def proven_law(record: Any, phases: list[Phase], back: bool, dust: int) -> laws.Law:
     """The law of the whole run in one direction, every factor checked to dominate its step or epoch."""
     (spacing, factors), found = record, []
+    if len(factors) != len(phases):
+        raise Refused(f"factors of a proof should be {len(phases)}, one for each part of the run")
     for (law, sums), phase in zip(factors, phases, strict=True):
-        each = sums * len(law[0]) if len(sums) == 1 else sums  # one for all places, or one for each
+        each = sums * len(law[0]) if len(sums) == 1 else sums
+        if len(each) != len(law[0]):
+            raise Refused("sums should be one for all places of a law, or one for each of them")
         bounds = [bound(phase, place * spacing, back, how) for place, how in zip(law[0], each, strict=True)]
         found.append((laws.dominating(law, spacing, bounds), phase.repeats))
     return laws.power(found, dust)
