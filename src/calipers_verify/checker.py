@@ -26,8 +26,8 @@ from flint import arb, ctx
 
 from calipers_verify import attacks, laws, wording
 from calipers_verify.calls import PRECISION, ball, gaussian
-from calipers_verify.neighbors import Neighbors, neighbors_of
-from calipers_verify.reading import MOST_BYTES, Chosen, Refused, digest, parsed, read, spend
+from calipers_verify.neighbors import CUT, Neighbors, neighbors_of
+from calipers_verify.reading import MOST_BYTES, Chosen, Refused, Unproven, digest, parsed, read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import HOW, PHASE, Phase, bound, phases_of
 
@@ -104,7 +104,13 @@ def _verdict(record: Any) -> Verdict:
     if seal != digest(record):
         raise Refused("its digest is not that of its content: it was damaged or altered")
     pairs, neighbors = pairs_of(run), neighbors_of(*run)
-    found = tuple(_checked(claim, pairs, run[1], neighbors) for claim in claims)
+    try:
+        found = tuple(_checked(claim, pairs, run[1], neighbors) for claim in claims)
+    except Unproven as reason:
+        if run[0] != "add-remove" or not any(phase[0] in CUT for phase in run[1]):
+            raise
+        said = "a record is really added or removed, and one that is zeroed out is adjacency zero-out"
+        raise Refused(f"{reason} (add-remove where batches have a fixed size: {said})") from reason
     known = all(claim[-1] == "fixed-batches" for claim in claims if claim[0] == "upper")
     return Verdict(record["run"], found, wording.scope(run[1], neighbors, known))
 
@@ -132,7 +138,7 @@ def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], run: tuple[Any, .
         rows = attacks.tested(evidence[0], pairs[0], direction == DIRECTIONS[1], dust_of(delta))
         found = [attacks.delta_shown(rows, evidence[1], epsilon)]
     if not all(value <= ball(delta) if jaw == "upper" else value >= ball(delta) for value in found):
-        raise Refused(f"what is proven about the {jaw} bound is not the delta claimed for {neighbors.adjacency}")
+        raise Unproven(f"what is proven about the {jaw} bound is not the delta claimed for {neighbors.adjacency}")
     sentence = wording.sentence(jaw, epsilon, delta, direction, run, neighbors)
     return Claim(jaw, epsilon, delta, direction, sentence)
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from flint import arb
 
 from calipers_verify.calls import ball, rounded_up
-from calipers_verify.reading import Refused, spend
+from calipers_verify.reading import Refused, Unproven, spend
 from calipers_verify.rows import ONE, Row, composed, dense, halved, product, window
 
 MOST_NODES = 60_000
@@ -54,7 +54,7 @@ def dominating(record: Any, spacing: Fraction, bounds: list[arb]) -> Law:
     for place, mass, bound in reversed(list(zip(places, masses, bounds, strict=True))):
         k = ball(place * spacing).exp()
         if not arb(mass_above) - k * ratio_above >= ONE * bound:
-            raise Refused(f"the law does not dominate the step at the log ratio {float(place * spacing):.6g}")
+            raise Unproven(f"the law does not dominate the step at the log ratio {float(place * spacing):.6g}")
         mass_above, ratio_above = mass_above + mass, ratio_above + mass / k
     return Law(spacing, dense(dict(zip(places, masses, strict=True))), infinity)
 

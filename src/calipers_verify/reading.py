@@ -35,6 +35,10 @@ class Refused(Exception):
     """The certificate proves nothing: the reason is the message."""
 
 
+class Unproven(Refused):
+    """It can be read and computed with, and falls short of its claim."""
+
+
 class Chosen(NamedTuple):
     """An object whose entry `key` says which of the shapes it has besides."""
 
