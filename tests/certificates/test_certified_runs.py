@@ -294,7 +294,7 @@ def test_the_checker_is_small_and_imports_nothing_of_calipers() -> None:
                 root = name.partition(".")[0]
                 assert root in {"flint", "calipers_verify"} or root in sys.stdlib_module_names, name
             assert not (isinstance(node, ast.Name) and node.id in {"eval", "exec", "compile", "__import__"})
-    assert code < 960
+    assert code < 1020
     assert lines < 1700
 
 
