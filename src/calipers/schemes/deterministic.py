@@ -8,7 +8,6 @@ import numpy as np
 
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.schemes.added import moved_up
 from calipers.schemes.dealt import CutScheme, at_places, epochs_of
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import EMPTY_PLACE, Configurations, Sums
@@ -31,8 +30,6 @@ class DeterministicScheme(CutScheme):
         """One plain Gaussian per epoch, at a known time."""
         if run.records_per_unit > 1:
             return known_unit(run, together(run.records_per_unit, run.batch_size), epochs_of(run))
-        if run.adjacency == "add-remove":
-            return moved_up(run, epochs_of(run))
         return known_times(run, epochs_of(run))
 
     def notes(self, run: RunFields) -> tuple[str, ...]:

@@ -34,7 +34,6 @@ from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.schemes.added import added_or_removed
 from calipers.schemes.dealt import (
     CutScheme,
     at_places,
@@ -78,8 +77,6 @@ class ShuffleScheme(CutScheme):
     def exposure(self, run: RunFields) -> Exposure:
         """Even a single batch hides a record if it may be left out of it."""
         epochs = epochs_of(run)
-        if run.adjacency == "add-remove" and run.view == "worst-case":
-            return added_or_removed(run, epochs)
         if run.steps_per_epoch == 1 and run.kept_share == 1:
             return known_times(run, epochs)
         hidden_well = run.view == "isolated" and run.reshuffle == "every-epoch"
