@@ -30,7 +30,7 @@ html_math_renderer = "mathml"
 exclude_patterns = ["_generate", "_static"]
 nitpicky = False
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 # Indented blocks of the mathematics are formulas, not Python.

@@ -13,8 +13,12 @@ more per epoch). Poisson loops that take ceil(N/B) steps per epoch say so with `
 **The order.** Shuffled batches come in a new order every epoch (`reshuffle = "every-epoch"`), or in one order that is
 drawn once and kept for the whole run ("once"), which hides a record far less.
 
-**Whole epochs.** Samplers that deal every record out once per epoch have guarantees about whole epochs, and a run that
-stops inside one is refused. What depends on the sampler is asked of its scheme (`calipers.schemes`).
+**Keys that were not named.** `adjacency` is then add-remove where adding and removing a record both leave the number of
+steps as it is, and zero-out elsewhere (batches of fixed size: `calipers.schemes.neighbors`); `last_batch` is "drop".
+`Run.assumed` lists them, and reports say what was assumed.
+
+**Partial epochs.** A run may end inside an epoch. What depends on the sampler is asked of its scheme
+(`calipers.schemes`).
 
 **Phases.** A run file may hold `[[phase]]` tables: each inherits the keys at the top of the file,
 overrides some, and the phases follow one another on the same data.
@@ -27,7 +31,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
@@ -49,8 +53,8 @@ NEEDED = ("max_batch_size", "cycle", "participations")
 OPTIONAL: dict[str, object] = {
     field.name: field.default
     for field in dataclasses.fields(RunFields)
-    if field.name in ("last_batch", "reshuffle", "derived_rate", *NEEDED)
-}
+    if field.name in ("reshuffle", "derived_rate", *NEEDED)
+} | {"last_batch": "drop"}
 UNSAID = ("derived_rate",)
 # Divisors that depend on the dataset and therefore need its size.
 DATA_DEPENDENT = ("expected", "floor", "realized")
@@ -76,18 +80,29 @@ class Run(RunFields, Shown):
     (N q), "floor" (floor(N q)) or "realized" (the batch size that came out); the last three need
     `dataset_size` and `dimension`, the number of trained parameters.
     last_batch: "drop" or "keep" what does not fill a batch; reshuffle: "every-epoch" or "once" (see the module).
-    adjacency: "add-remove", "zero-out" or "substitute". view: "worst-case", or "isolated" for an
-    adversary who sees only the record's own noisy contribution.
+    adjacency: "add-remove", "zero-out" or "substitute"; where none is named, see the module. view: "worst-case", or
+    "isolated" for an adversary who sees only the record's own noisy contribution.
     derived_rate: whether batch_size / dataset_size is a "public" number that both neighbors use, or "moving": computed
     by the loop from the dataset it is given, so that one record changes it.
     unit, records_per_unit: what is protected (a name, such as "user"), and the most records that one of them has.
     """
 
+    assumed: ClassVar[tuple[str, ...]] = ()
+    """Of `adjacency` and `last_batch`, those that nobody named: an attribute of every run, and no key of it."""
+
     def __post_init__(self) -> None:
+        self._keep("assumed", tuple(name for name in ("last_batch", "adjacency") if not getattr(self, name)))
+        if not self.last_batch:
+            self._keep("last_batch", "drop")
+        if not self.adjacency:
+            self._keep("adjacency", "zero-out")  # until the sizes, on which it depends, have been checked
         self._check_fields()
         self._check_batches()
         self._check_divisor()
         self._check_length()
+        if "adjacency" in self.assumed:
+            self._keep("adjacency", scheme_of(self).default_adjacency(self))
+            scheme_of(self).check(self)
 
     def _keep(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -164,26 +179,33 @@ class Run(RunFields, Shown):
                 f"epochs={self.epochs} times {per_epoch} steps per epoch is not a whole number of steps; give steps."
             )
         COUNT.check("epochs * steps_per_epoch", self.total_steps)
-        if scheme_of(self).whole_epochs and self.total_steps % per_epoch:
+        if not scheme_of(self).whole_epochs or not self.total_steps % per_epoch:
+            return
+        if "last_batch" in self.assumed:
+            self._refuse_steps_of_kept_batches()
+        if self.reshuffle == "once":
             below = self.total_steps // per_epoch * per_epoch
             nearest = f"{below} or {below + per_epoch}" if below else f"{per_epoch}"
             raise InputError(
-                f"sampler={self.sampler!r} needs whole epochs of {per_epoch} steps, got {self.total_steps} steps; "
-                f"use {nearest} steps.{self._kept_instead()}"
+                f"reshuffle='once' needs whole epochs of {per_epoch} steps, got {self.total_steps} steps; use "
+                f"{nearest} steps."
             )
 
     @property
     def _sized(self) -> bool:
         return self.batch_size is not None or self.sample_rate is not None
 
-    def _kept_instead(self) -> str:
-        """Whether the steps fit a loader that keeps its last batch, as the end of a refusal."""
-        if self.sizes is None or self.last_batch == "keep" or "last_batch" not in scheme_of(self).keys:
-            return ""
-        kept = dataclasses.replace(self, last_batch="keep", steps=None, epochs=1).steps_per_epoch
-        fits = kept != self.steps_per_epoch and self.total_steps % kept == 0
-        said = f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch."
-        return said if fits else ""
+    def _refuse_steps_of_kept_batches(self) -> None:
+        """Ask what became of the last batch, where the steps fit whole epochs only if it was kept."""
+        if self.sizes is None or "last_batch" not in scheme_of(self).keys or not self.sizes[0] % self.sizes[1]:
+            return
+        dropped = self.steps_per_epoch
+        if self.total_steps % (dropped + 1) == 0:
+            raise InputError(
+                f"{self.total_steps} steps are whole epochs of {dropped + 1} batches if the last, shorter batch is "
+                f"kept (last_batch='keep', PyTorch's default), and end inside an epoch of {dropped} if it is dropped "
+                "(last_batch='drop'); say which."
+            )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -194,9 +216,10 @@ class Run(RunFields, Shown):
         """A new run with some keys changed.
 
         Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other; another sampler drops what is
-        said about the last batch and the order if it has neither. A sample rate that is given is public.
+        said about the last batch and the order if it has neither. A sample rate that is given is public. What nobody
+        named (`assumed`) is settled anew.
         """
-        record = self.to_dict()
+        record = {key: value for key, value in self.to_dict().items() if key not in self.assumed}
         scheme = scheme_named(choice("sampler", changes.get("sampler", self.sampler), SAMPLERS))
         for name in OPTIONAL:
             if name not in scheme.keys:
@@ -304,6 +327,8 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     for position, phase in enumerate(phases, start=1):
         if not isinstance(phase, Run):
             raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
+    (phases,) = like_beside_like([phases])
+    for position, phase in enumerate(phases, start=1):
         for name in ("adjacency", "view", "dataset_size", "unit", "records_per_unit"):
             if getattr(phase, name) != getattr(phases[0], name):
                 raise InputError(
@@ -311,6 +336,24 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
                     f"{getattr(phase, name)} in phase {position}."
                 )
     return phases
+
+
+def like_beside_like(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:
+    """Several runs, those that name no adjacency with one that all of them have.
+
+    It is the one that others name, if it is one; else add-remove if that is what all would have, and zero-out if not.
+    """
+    phases = [run for runs in described for run in runs]
+    named = {run.adjacency for run in phases if "adjacency" not in run.assumed}
+    own = {run.adjacency for run in phases if "adjacency" in run.assumed}
+    if len(named) > 1 or not own:
+        return list(described)
+    (shared,) = named or {"add-remove" if own == {"add-remove"} else "zero-out"}
+
+    def alike(run: Run) -> Run:
+        return run if run.adjacency == shared else run.replace(adjacency=shared)
+
+    return [tuple(map(alike, runs)) for runs in described]
 
 
 def load_runs(

@@ -5,7 +5,8 @@ epoch is floor(dataset_size / batch_size) steps: full batches, the remainder dro
 rate alone an epoch is floor(1/q) steps, where 1/q counts as the whole number M when it is within a
 relative 1e-9 of M (so that the double nearest to 1/49 means 49 steps, not 48).
 
-A sampler's scheme reads these fields; `calipers.run.Run` checks them.
+A sampler's scheme reads these fields; `calipers.run.Run` checks them, and settles an `adjacency` or a `last_batch` that
+was not named (empty here).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class RunFields:
     sampler: str = "poisson"
     normalization: str = "none"
     dimension: int | None = None
-    adjacency: str = "add-remove"
+    adjacency: str = ""
     view: str = "worst-case"
-    last_batch: str = "drop"
+    last_batch: str = ""
     reshuffle: str = "every-epoch"
     derived_rate: str = "public"
     max_batch_size: int | None = None
@@ -82,6 +83,18 @@ class RunFields:
         """E with E * steps_per_epoch = total_steps, or None when the steps end inside an epoch."""
         epochs, rest = divmod(self.total_steps, self.steps_per_epoch)
         return None if rest else epochs
+
+    @property
+    def begun_epochs(self) -> int:
+        """How many epochs were begun; the last one may have ended early."""
+        return -(-self.total_steps // self.steps_per_epoch)
+
+    @property
+    def epoch_parts(self) -> tuple[tuple[int, int], ...]:
+        """(steps of one epoch, how many such epochs): the whole epochs, and the one inside which the run ends."""
+        epochs, rest = divmod(self.total_steps, self.steps_per_epoch)
+        parts = ((self.steps_per_epoch, epochs), (rest, 1))
+        return tuple((steps, count) for steps, count in parts if steps and count)
 
     @property
     def expected_batch_size(self) -> float:

@@ -11,7 +11,9 @@ from calipers.run_fields import RunFields
 from calipers.schemes import only_for
 
 _FIELDS = {field.name: field for field in dataclasses.fields(RunFields)}
-DEFAULTS = {name: field.default for name, field in _FIELDS.items() if isinstance(field.default, str | int)}
+DEFAULTS = {
+    name: field.default for name, field in _FIELDS.items() if isinstance(field.default, str | int) and field.default
+}
 """What holds where a run does not say it."""
 
 MEANINGS = {
@@ -25,11 +27,12 @@ MEANINGS = {
     "normalization": "What the noisy sum is divided by: nothing, a public constant, N q, floor(N q), or the batch size "
     "that came out.",
     "dimension": "Number of trained parameters (for data-dependent division).",
-    "adjacency": "What neighbors are.",
+    "adjacency": "Neighboring datasets: one record more or fewer, zeroed out, or replaced. Where none is named: "
+    "add-remove, or zero-out where a record more or fewer changes the number of batches.",
     "view": "worst-case: the adversary may choose all other records. isolated: it sees only the differing record's "
     "noisy contribution.",
     "last_batch": "What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a "
-    "short last one (PyTorch's default).",
+    "short last one (PyTorch's default). Where neither is named, drop is assumed and the report says so.",
     "reshuffle": "Whether the shuffled order, or the bins, are drawn anew every epoch or once for all.",
     "max_batch_size": only_for("max_batch_size", "the largest batch; surplus is dropped."),
     "cycle": only_for("cycle", "how many groups of records take turns."),

@@ -54,6 +54,8 @@ class GaussianMeasurement:
     def _bracket(self, quantity) -> Bracket:
         return Bracket(quantity(self.mu * 0.99), quantity(self.mu * 1.01), ATTACK, PROOF)
 
+    dataset_sizes = None
+
     def epsilon(self, delta):
         if delta < 1e-100:
             return Bracket(1.0, math.inf, ATTACK, PROOF)

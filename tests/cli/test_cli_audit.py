@@ -120,7 +120,6 @@ def test_a_self_test_finds_no_false_alarms(calipers, mine) -> None:
         ((), "Missing argument 'TARGET'"),
         (("builtin",), "builtin needs a run"),
         (("builtin", "--sample-rate", 0.1, "--steps", 1, "--noise-multiplier", 1), "--dataset-size"),
-        ((*SHUFFLED, "--noise-multiplier", 1), "zero-out"),
         (("audited_by_cli",), "form module:function"),
         (("audited_by_cli:nothing",), "it offers"),
         (("no_such_module:target",), "no module"),

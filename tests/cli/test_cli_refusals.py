@@ -35,7 +35,10 @@ RUN = (*SIZES, "--epochs", 3, "--noise-multiplier", 1)
         (("--sample-rate", 0, "--steps", 3, "--noise-multiplier", 1), "Expected --sample-rate in"),
         (("--sample-rate", "nan", "--steps", 3, "--noise-multiplier", 1), "Expected --sample-rate in .*nan"),
         (("--sample-rate", 0.3, "--steps", 3, "--noise-multiplier", 1, "--sampler", "shuffle"), "--sample-rate = 1/M"),
-        ((*SIZES, "--steps", 250, "--noise-multiplier", 1, "--sampler", "shuffle"), "use 200 or 300 steps"),
+        (
+            (*SIZES, "--steps", 250, "--noise-multiplier", 1, "--sampler", "shuffle", "--reshuffle", "once"),
+            "use 200 or 300 steps",
+        ),
         ((*SIZES, "--epochs", 0.123, "--noise-multiplier", 1), "give --steps"),
         ((*SIZES, "--epochs", 3, "--noise-multiplier", 0), "Expected --noise-multiplier in"),
         ((*SIZES, "--epochs", 3, "--noise-multiplier", -1), "Expected --noise-multiplier in"),

@@ -18,7 +18,7 @@ from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
 from calipers.reports.comparison import compare_judged, compare_measurements
 from calipers.reports.sections import run_file
-from calipers.run import Run, load_runs
+from calipers.run import Run, as_phases, load_runs
 
 QUESTIONS = Questions(epsilons=(0.5,))
 # Fixed batches of one epoch are one Gaussian mechanism: mu = 1/noise_multiplier, everything in closed form.
@@ -96,6 +96,7 @@ def test_a_claim_about_other_neighbors_is_not_called_refuted() -> None:
 def test_the_run_file_reads_back(runs: tuple[Run, ...], tmp_path) -> None:
     """The text offered as run.toml describes the runs it came from."""
     path = tmp_path / "run.toml"
+    runs = as_phases(runs)
     path.write_text(run_file(runs), encoding="utf-8")
     assert load_runs(path) == runs
 

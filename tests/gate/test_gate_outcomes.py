@@ -93,7 +93,10 @@ def test_a_budget_about_substitution_refuses_other_neighbors() -> None:
     """Epsilon under add-remove is about half of that under substitution: one budget must not be met by the other."""
     budget = Budget(epsilon=10, delta=1e-5, adjacency="substitute")
     with pytest.raises(InputError, match="adjacency"):
-        check(POISSON, budget)
+        check(POISSON.replace(adjacency="add-remove"), budget)
+    unnamed = check(POISSON, budget)
+    assert [run.adjacency for run in unnamed.runs] == ["substitute"]
+    assert unnamed.bracket == check(POISSON.replace(adjacency="substitute"), budget).bracket
     assert check(POISSON.replace(adjacency="substitute"), budget).outcome is Outcome.WITHIN
 
 

@@ -223,6 +223,15 @@ def test_examples_are_true(page: Path, needs: frozenset[str], tmp_path: Path, mo
     assert player.played
 
 
+def test_the_commands_that_the_readme_shows_print_what_it_shows() -> None:
+    """Its other commands are typed by `tests/cli/test_first_five_minutes.py`."""
+    player = Player("README.md")
+    for block in blocks((ROOT / "README.md").read_text("utf-8")):
+        if block.language == "console":
+            player.play(block)
+    assert player.played
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_every_block_is_either_run_or_not_code(page: Path) -> None:
     """A block has a language that is run, or one that is only shown; a shown one holds no `calipers` command."""

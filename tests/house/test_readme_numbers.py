@@ -1,8 +1,14 @@
-"""The numbers in README's sentences are those that the commands print, as the ones in its examples are."""
+"""The numbers in README's and the docs' sentences are those that the commands print, to the last digit.
+
+Examples are compared by `test_docs_examples`. Here are brackets in running text and tables: each has a line in
+`said_numbers.toml` that says how it is measured, and a bracket without one fails.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,22 +18,15 @@ from click.testing import CliRunner
 from calipers.cli import main
 from calipers.numerics.decimals import ceil_digits, floor_digits
 
-README = " ".join((Path(__file__).parents[2] / "README.md").read_text("utf-8").split())
-MNIST = "--dataset-size 60000 --epochs 60 --noise-multiplier 1.1 --batch-size"
-SMALL = "--sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta"
-# What README says, with the places of the lower and the upper jaw, and how to measure it.
-SAID = [
-    ("lies in [{low}, {high}], with `--sampler balls-and-bins`", f"{MNIST} 256 --sampler poisson"),
-    ("with `--sampler balls-and-bins` in [{low}, {high}]", f"{MNIST} 256 --sampler balls-and-bins"),
-    ("(`without-replacement`) in [{low}, {high}]", f"{MNIST} 256 --sampler without-replacement"),
-    (
-        "all that was proven for this run was {high}, the epsilon of fixed batches",
-        f"{MNIST} 256 --sampler deterministic",
-    ),
-    ("(batches of 240) is at most {high} by a theorem", f"{MNIST} 240 --sampler shuffle"),
-    ("[{low}, {high}] at delta = 1e-15", f"{SMALL} 1e-15"),
-    ("[{low}, {high}] at 1e-30", f"{SMALL} 1e-30"),
-]
+ROOT = Path(__file__).parents[2]
+SAID = tomllib.loads((Path(__file__).parent / "said_numbers.toml").read_text("utf-8"))
+PAGES = SAID["pages"]
+BRACKET = re.compile(r"\[(\d+\.?\d*), (\d+\.?\d*)\]")
+
+
+def prose(page: str) -> str:
+    """The page without its code blocks, whose numbers are compared elsewhere."""
+    return re.sub(r"^```.*?^```", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
 
 
 def near(printed: str) -> list[str]:
@@ -37,10 +36,29 @@ def near(printed: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sentence", "options"), SAID, ids=[options[-40:] for _, options in SAID])
-def test_a_number_of_the_readme_is_the_one_measured(sentence: str, options: str) -> None:
+@pytest.mark.parametrize("row", SAID["bracket"], ids=lambda row: row["said"])
+def test_a_bracket_in_a_sentence_is_the_one_measured(row: dict[str, str]) -> None:
     """Rounded outward as everywhere, and none is left from an older engine."""
-    result = CliRunner().invoke(main, ["measure", *options.split(), "--json"])
-    (row,) = json.loads(result.stdout)["epsilon"]
-    lows, highs = near(floor_digits(row["lower"])), near(ceil_digits(row["upper"]))
-    assert any(sentence.format(low=low, high=high) in README for low in lows for high in highs), (lows[0], highs[0])
+    result = CliRunner().invoke(main, ["measure", *row["measured"].split(), "--json"])
+    assert result.exit_code == 0, result.stderr
+    measured = json.loads(result.stdout)["epsilon"][0]
+    lows, highs = near(floor_digits(measured["lower"])), near(ceil_digits(measured["upper"]))
+    assert row["said"] in {f"[{low}, {high}]" for low in lows for high in highs}, (lows[0], highs[0])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_bracket_in_a_sentence_is_measured_by_a_test(page: str) -> None:
+    """Its line says how."""
+    listed = {row["said"] for row in SAID["bracket"]}
+    assert {found[0] for found in BRACKET.finditer(prose(page))} <= listed
+
+
+def test_every_line_is_said_somewhere() -> None:
+    """No line outlives its sentence."""
+    texts = " ".join(prose(page) for page in PAGES)
+    assert [row["said"] for row in SAID["bracket"] if row["said"] not in texts] == []
+
+
+def test_the_readme_has_at_most_700_words() -> None:
+    """A stranger reads it to the end."""
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 700

@@ -43,13 +43,6 @@ def test_neighbors_of_one_size_need_no_such_note(sampler, keys, said, adjacency)
     assert not any("the same for both neighbors" in note for note in notes)
 
 
-@pytest.mark.parametrize("sampler", ["shuffle", "deterministic"])
-def test_fixed_batches_compare_datasets_of_one_size(sampler):
-    """Without a record the place stays empty, so nothing that follows from the size differs; the text says so."""
-    notes = measure(Run(sampler=sampler, epochs=3, **SIZES)).notes
-    assert any("leaving its place empty" in note for note in notes)
-
-
 def test_a_rate_that_moves_is_measured_with_both():
     """The text says that it moves; epochs that are counted from the dataset show the record outright."""
     moving = Run(sampler="poisson", steps=30, derived_rate="moving", **SIZES)

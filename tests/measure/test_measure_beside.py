@@ -34,9 +34,12 @@ def test_a_count_costs_and_its_correction_pays_for_it() -> None:
 
 
 def test_a_zeroed_record_moves_the_count_from_clipped_to_not() -> None:
-    """Gradient by 1 and count by 1, each under noise 1: mu = sqrt 2; replaced, by 2 and by 1 under noise 1."""
-    fixed = cp.Run(dataset_size=10, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="deterministic")
-    for adjacency, mu in (("zero-out", math.sqrt(2.0)), ("add-remove", math.sqrt(2.0)), ("substitute", math.sqrt(5.0))):
+    """Gradient by 1 and count by 1, each under noise 1: mu = sqrt 2; replaced, by 2 and by 1 under noise 1.
+
+    So is a record of the one batch in whose place another one comes.
+    """
+    fixed = cp.Run(dataset_size=11, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="deterministic")
+    for adjacency, mu in (("zero-out", math.sqrt(2.0)), ("add-remove", math.sqrt(5.0)), ("substitute", math.sqrt(5.0))):
         run = fixed.replace(adjacency=adjacency)
         found = cp.measure(Beside(run, (count_noise(1.0, run),))).gdp().mu
         assert found.upper == pytest.approx(mu, rel=1e-11)

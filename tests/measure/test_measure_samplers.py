@@ -224,4 +224,4 @@ def test_equal_phases_of_shuffling_compose() -> None:
 
 def test_different_pairs_of_datasets_are_refused() -> None:
     with pytest.raises(InputError, match="adjacency"):
-        measure([dealt("deterministic", 10, 1.0), dealt("deterministic", 10, 1.0, adjacency="zero-out")])
+        measure([dealt("poisson", 10, 1.0, adjacency="add-remove"), dealt("poisson", 10, 1.0, adjacency="zero-out")])

@@ -128,7 +128,7 @@ def test_evidence_is_told_once_and_names_what_it_licenses():
         "TPR at FPR = 0.1, 0.01 (lower); mu up to delta0 = 1e-10 (lower): attack as above. Reject above 2. [B" in text
     )
     assert text.count("All gradients are zero.") == 1
-    assert "licenses the numbers." in to_text(document)
+    assert "behind each number." in to_text(document)
     assert "Gaussians compose." not in to_text(document)
 
 

@@ -161,6 +161,7 @@ def test_a_report_is_complete(pages):
     headings = [text for tag, text in page.texts if tag == "h2"]
     assert headings == [
         "All numbers",
+        "For other neighbors",
         "The run",
         "Curves",
         "What an attacker gets",

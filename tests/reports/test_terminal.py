@@ -23,7 +23,7 @@ from calipers.reports.naming import names_by_difference
 from calipers.reports.paragraph import paragraph, printed_regret, report_this
 from calipers.reports.report import brief_measurement
 from calipers.reports.ruler import ruler
-from calipers.reports.terminal import columns_of, for_stream, shortest, to_text
+from calipers.reports.terminal import columns_of, for_stream, to_text
 from calipers.run import Run
 
 POISSON = Run(sample_rate=0.1, steps=10, noise_multiplier=1.0)
@@ -38,8 +38,8 @@ def test_the_verdict_is_the_first_line_and_evidence_waits_to_be_asked(answers):
     assert lines[0].startswith("The usual accounting claims epsilon = 1 at delta = 1e-5")
     assert text.index("at least 2  ") < text.index("Report this: (3, 1e-5)") < text.index(" quantity ")
     assert "Gaussian mechanisms compose." not in text
-    assert "  - One thing. …" in text
-    assert lines[-1] == "More with --explain: what licenses the numbers, and the notes in full."
+    assert "  - One thing. And another." in text
+    assert lines[-1] == "More with --explain: the proofs and attacks behind each number."
     explained = to_text(document, explain=True)
     assert "Gaussian mechanisms compose." in explained
     assert "One thing. And another." in explained
@@ -96,11 +96,6 @@ def test_signs_that_a_stream_cannot_write_are_drawn_in_ascii(monkeypatch):
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("é", 1), ("e\u0301", 1)])
 def test_columns_are_those_of_a_terminal(text, columns):
     assert columns_of(text) == columns
-
-
-def test_a_short_note_says_that_there_is_more():
-    assert shortest("Only this.") == "Only this."
-    assert shortest("First. Second.") == "First. …"
 
 
 # One number, one spelling.
@@ -195,7 +190,7 @@ def test_runs_are_compared_and_named_in_python():
     ],
 )
 def test_runs_are_called_by_what_differs(changes, names):
-    base = SHUFFLED.replace(sampler="poisson")
+    base = SHUFFLED.replace(sampler="poisson", adjacency="zero-out")
     assert names_by_difference([(base.replace(**change),) for change in changes]) == names
 
 

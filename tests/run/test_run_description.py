@@ -50,13 +50,43 @@ def test_fractions_of_an_epoch_are_accepted_where_the_steps_come_out_whole():
 
 
 @pytest.mark.parametrize("sampler", ["shuffle", "balls-and-bins", "deterministic"])
-def test_samplers_that_deal_records_out_need_whole_epochs(sampler):
+def test_a_run_may_end_inside_an_epoch(sampler):
+    """Whole epochs, and the steps of the one that was begun."""
     full = Run(dataset_size=1000, batch_size=100, steps=20, noise_multiplier=1.0, sampler=sampler)
-    assert full.total_epochs == 2
+    assert (full.total_epochs, full.epoch_parts) == (2, ((10, 2),))
+    ended = full.replace(steps=25)
+    assert (ended.total_epochs, ended.begun_epochs, ended.epoch_parts) == (None, 3, ((10, 2), (5, 1)))
+    assert full.replace(epochs=0.5).epoch_parts == ((5, 1),)
+
+
+@pytest.mark.parametrize("sampler", ["shuffle", "balls-and-bins"])
+def test_one_order_for_all_epochs_needs_whole_ones(sampler):
+    """Records of the first batches would take part once more than others."""
+    full = Run(dataset_size=1000, batch_size=100, steps=20, noise_multiplier=1.0, sampler=sampler, reshuffle="once")
     with pytest.raises(InputError, match="use 20 or 30 steps"):
         full.replace(steps=25)
     with pytest.raises(InputError, match="use 10 steps"):
         full.replace(epochs=0.5)
+
+
+def test_what_nobody_named_is_settled_and_listed():
+    """And named ones are not."""
+    run = Run(dataset_size=1001, batch_size=100, epochs=2, noise_multiplier=1.0, sampler="shuffle")
+    assert (run.adjacency, run.last_batch, run.assumed) == ("add-remove", "drop", ("last_batch", "adjacency"))
+    assert run.replace(dataset_size=1000).adjacency == "zero-out"
+    named = Run(**run.to_dict())
+    assert named == run
+    assert named.assumed == ()
+    assert named.replace(dataset_size=1000).adjacency == "add-remove"
+
+
+def test_phases_that_name_no_neighbors_have_common_ones():
+    """A fixed order is zero-out by itself, Poisson sampling add-remove; one that names its own decides."""
+    fixed = Run(dataset_size=1000, batch_size=100, epochs=1, noise_multiplier=1.0, sampler="deterministic")
+    drawn = fixed.replace(sampler="poisson")
+    assert [run.adjacency for run in (fixed, drawn)] == ["zero-out", "add-remove"]
+    assert {run.adjacency for run in as_phases([fixed, drawn])} == {"zero-out"}
+    assert {run.adjacency for run in as_phases([fixed, drawn.replace(adjacency="substitute")])} == {"substitute"}
 
 
 def test_equal_batches_need_a_rate_of_one_over_a_whole_number():

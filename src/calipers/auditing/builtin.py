@@ -87,15 +87,17 @@ class NoisySums(Sums):
             self._check_fixed_batches()
 
     def _check_fixed_batches(self) -> None:
-        if self.adjacency == "add-remove":
+        # Without the record its others alone fill the batches; in a fixed order they would all move up.
+        if self.adjacency == "add-remove" and self.scheme.drawn_by == "Deterministic":
             raise InputError(
-                f"sampler={self.sampler!r} has batches of fixed size, which one record more or fewer would break; use "
-                "adjacency='zero-out' or 'substitute'."
+                "Removing a record from batches in a fixed order moves all later ones; use adjacency='zero-out' or "
+                "'substitute'."
             )
-        if self.rounds * self.batch_size > self.others + 1 or self.batch_size < 1:
+        fewest = self.others + (self.adjacency != "add-remove")
+        if self.rounds * self.batch_size > fewest or self.batch_size < 1:
             raise InputError(
-                f"{self.rounds} batches of {self.batch_size} records do not fit into {self.others + 1}; lower rounds "
-                "or sample_rate."
+                f"{self.rounds} batches of {self.batch_size} records do not fit into {fewest}; lower rounds or "
+                "sample_rate, or use adjacency='zero-out' or 'substitute'."
             )
 
     @classmethod

@@ -91,7 +91,7 @@ def _checked(files: tuple[str, ...], options: dict[str, object]) -> list[Checked
     described = [read_described(name) for name in files or _listed(place, settings)]
     asked = [(one, configured(options, one.budget or {}, settings)) for one in described]
     for one, budget in asked:
-        budget.about(one.runs)
+        budget.about(budget.asked_of(one.runs))
     return [
         check(one.runs, budget, name=one.name, attained=one.attained)
         if one.runs

@@ -26,7 +26,7 @@ from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
-from calipers.run import KEYS, Run
+from calipers.run import KEYS, Run, like_beside_like
 from calipers.schemes import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
@@ -120,10 +120,13 @@ def _sampled(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) 
     for name in SAMPLERS:
         scheme = scheme_named(name)
         try:
-            found[name] = tuple(run if run.sampler == name else run.replace(**scheme.counterpart(run)) for run in runs)
+            kept = {} if "adjacency" in runs[0].assumed else {"adjacency": runs[0].adjacency}
+            found[name] = tuple(
+                run if run.sampler == name else run.replace(**scheme.counterpart(run), **kept) for run in runs
+            )
         except InputError as error:
             click.echo(f"{name}: left out. {error}", err=True)
-    return tuple(found), list(found.values()), (file,) * len(found) if files else ()
+    return tuple(found), _alike(list(found.values())), (file,) * len(found) if files else ()
 
 
 def _described(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) -> Compared:
@@ -141,6 +144,7 @@ def _described(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
         if len(named) == 1 and len(changes) == 1 and changes[0]:
             changes = [{}, *changes]
         described = [_changed(file, change) for _, file in named for change in changes]
+    described = _alike(described)
     if len(described) < 2:
         raise InputError(
             f"compare needs at least two runs, got {len(described)}; name another file, give an option twice, or add "
@@ -157,6 +161,13 @@ def _described(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
     if len(set(found)) < len(described):
         raise InputError(f"Expected different names for the runs, got {', '.join(found)}.")
     return found, described, sources
+
+
+def _alike(described: list[Subject]) -> list[Subject]:
+    """Runs that name no adjacency, about neighbors that all of them have."""
+    if not all(isinstance(subject, tuple) for subject in described):
+        return described
+    return list(like_beside_like(described))  # type: ignore[arg-type]  # all are phases of runs
 
 
 def _changed(file: str, change: dict[str, Any]) -> Subject:

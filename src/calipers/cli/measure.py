@@ -92,7 +92,7 @@ def measure_command(
 
             measurement, proof = certified(measurement, questions.deltas[0], certificate)
             wrote(certificate)
-        answers = answer(measurement, questions)
+        answers = answer(measurement, questions, with_relations=True)
 
     from calipers.reports.records import measurement_document
 

@@ -45,7 +45,7 @@ _SAMPLING = ("sampler", "last_batch", "reshuffle", "max_batch_size", "cycle", "p
 @option("--noise-multiplier", REAL, "Deviation of the noise / clipping norm; 0 for none.", metavar="S")
 @option("--target-epsilon", REAL, "Find the noise for this epsilon at the first --delta.", metavar="E")
 @option("--max-grad-norm", REAL, "Clipping norm. [default: 1; none without noise]", metavar="C")
-@keyed_options("normalization", "adjacency", normalization="constant", adjacency="add-remove")
+@keyed_options("normalization", "adjacency", normalization="constant")
 @click.option("--learning-rate", type=REAL, default=0.25, show_default=True)
 @click.option("--optimizer", type=word(("sgd", "adam")), default="sgd", show_default=True)
 @option("--momentum", REAL, "adam: its first beta, 0 for 0.9.", default=0.0)

@@ -60,7 +60,7 @@ def report_outcome(
         from calipers.reports.answers import answer
         from calipers.reports.report import report_training
 
-        run = trained.run(adjacency=chosen["adjacency"])
+        run = trained.run(adjacency=chosen["adjacency"] or "")
         measurement = measure(run, tolerance=tolerance)
         answers = answer(measurement, questions)
         facts = [("data", data.name), ("model", str(chosen["model"])), ("accuracy", f"{found:.4f}")]

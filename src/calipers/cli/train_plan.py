@@ -78,7 +78,8 @@ def _plan(sampler: Sampler, dimension: int, delta: float, chosen: dict[str, Any]
             sampler,
             noise_multiplier=1.0 if noise is None else noise,
             dimension=dimension,
-            **picked(chosen, "normalization", "adjacency"),
+            normalization=chosen["normalization"],
+            adjacency=chosen["adjacency"] or "",
         )
         noise = _checked_noise(described, chosen["target_epsilon"], delta)
         norm = 1.0 if norm is None else norm

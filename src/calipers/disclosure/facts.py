@@ -14,7 +14,8 @@ from calipers.provenance import origin
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.readings import Claimed
 from calipers.reports.records import run_record
-from calipers.reports.words import describe_phases, unit_text
+from calipers.reports.words import describe_phases
+from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, neighbors_text, scope_text, unit_text
 
 _NEIGHBORS = {
     "add-remove": "Neighboring datasets differ by the presence of {unit} (unbounded differential privacy).",
@@ -48,6 +49,20 @@ class Disclosure:
         return ceil_digits(self.row.bracket.upper), setting(self.row.at)
 
     @property
+    def isolated(self) -> bool:
+        """Whether the bound is for the weaker adversary of the isolated view."""
+        return any(run.view == "isolated" for run in self.answers.runs)
+
+    @property
+    def guarantee(self) -> str:
+        """What is proven, for which neighbors, run and adversary, in one sentence."""
+        epsilon, delta = self.pair
+        said = f"({epsilon}, {delta})-differentially private, by proof"
+        if self.isolated:
+            said = f"epsilon at most {epsilon} at delta = {delta}, by proof ({NOT_DP})"
+        return f"{said}, {scope_text(self.answers.runs)}, {FIXED_SHORT}."
+
+    @property
     def shown(self) -> str:
         """The epsilon that an attack shows, rounded down."""
         return floor_digits(self.row.bracket.lower) if self.attained else "0"
@@ -56,7 +71,9 @@ class Disclosure:
     def neighbors(self) -> str:
         """What neighboring datasets are, in a sentence."""
         runs = self.answers.runs
-        return " ".join(dict.fromkeys(_NEIGHBORS[run.adjacency].format(unit=unit_text(run)) for run in runs))
+        general = dict.fromkeys(_NEIGHBORS[run.adjacency].format(unit=unit_text(run)) for run in runs)
+        exactly = dict.fromkeys(f"The guarantee is for {neighbors_text(run)}." for run in runs)
+        return " ".join((*general, *exactly))
 
     @property
     def unit(self) -> str:
@@ -107,7 +124,7 @@ def disclose(
 ) -> Disclosure:
     """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven."""
     answers = answer(measurement, Questions(deltas=tuple(deltas), fprs=(0.01,)))
-    found = Disclosure(answers, how, attained, tuple(conditions), dict(about or {}))
+    found = Disclosure(answers, how, attained, (FIXED, *conditions), dict(about or {}))
     if not math.isfinite(found.row.bracket.upper):
         raise UnsupportedError(
             f"No finite epsilon is proven at delta = {setting(found.row.at)}, so there is no guarantee to disclose."

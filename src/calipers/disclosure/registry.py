@@ -73,6 +73,11 @@ def registry_yaml(found: Disclosure) -> str:
 
 def _measured(found: Disclosure, deployment: dict[str, dict[str, object]]) -> None:
     """What the measurement says, in the registry's words."""
+    if found.isolated:
+        raise InputError(
+            "The registry lists differential privacy, and a bound in the isolated view is none; measure the run with "
+            "view = 'worst-case'."
+        )
     epsilon, _ = found.pair
     about = found.origin
     deployment["dp_variant"] = {"variant_name": "Approximate DP", **deployment["dp_variant"]}

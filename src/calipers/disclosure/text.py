@@ -20,10 +20,9 @@ YOURS = "**To be answered by the deployer.**"
 
 def short_lines(found: Disclosure) -> list[str]:
     """Ten sentences, the guarantee first; each is true by itself."""
-    epsilon, delta = found.pair
     answers, about = found.answers, found.origin
     return [
-        f"Guarantee: ({epsilon}, {delta})-differentially private, by proof.",
+        f"Guarantee: {found.guarantee}",
         f"Attack: {_attack(found)}",
         f"Whole curve: {_mu(found)}",
         f"Attackers: at one false alarm in 100 they find at most {_percent(answers.tpr[0][1].upper)} of the members.",
@@ -86,7 +85,7 @@ def _topics(found: Disclosure) -> list[tuple[str, str, str]]:
 
     return [
         ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}", measured),
-        ("Variant of differential privacy", f"Approximate, (epsilon, delta); {_mu(found)}", measured),
+        ("Variant of differential privacy", f"{found.guarantee} {_mu(found)}", measured),
         ("Unit of privacy", f"{found.unit[0].upper()}{found.unit[1:]}. {found.beyond_unit}", described),
         ("Neighboring datasets", found.neighbors, described),
         asked("Composition", "other_releases", "Is the same data used in any other release? Epsilons of several "

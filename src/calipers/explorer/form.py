@@ -24,6 +24,8 @@ _LABELS: dict[str, tuple[str, dict[str, str]]] = {
 # Keys that say how large a batch is by themselves, and keys that mean something beside another one only.
 _SIZING = ("participations",)
 _BESIDE = {"derived_rate": "batch_size"}
+# Keys about which a report says that nobody said them.
+_ASKED = ("last_batch",)
 
 
 def form_record() -> Record:
@@ -52,4 +54,7 @@ def _field(key: str) -> Record:
     if key not in CHOICES:
         return field
     choices = [{"value": value, "words": words.get(value, value)} for value in CHOICES[key]]
-    return {**field, "choices": choices, "default": OPTIONAL[key]}
+    if key not in _ASKED:
+        return {**field, "choices": choices, "default": OPTIONAL[key]}
+    unsaid = {"value": "", "words": f"not said ({OPTIONAL[key]} is assumed)"}
+    return {**field, "choices": [unsaid, *choices], "default": ""}

@@ -29,8 +29,9 @@ TABLE = "calipers"
 class Budget:
     """(epsilon, delta), and which guarantee it is about.
 
-    adjacency: where it is given, runs of another adjacency are refused. view: "worst-case" unless somebody says that
-    the weaker adversary of the "isolated" view is what the budget is about; a run in the other view is refused.
+    adjacency: where it is given, runs that name another one are refused, and those that name none are measured for it.
+    view: "worst-case" unless somebody says that the weaker adversary of the "isolated" view is what the budget is
+    about; a run in the other view is refused.
     """
 
     epsilon: float
@@ -44,6 +45,12 @@ class Budget:
         if self.adjacency is not None:
             choice("adjacency", self.adjacency, ADJACENCIES)
         choice("view", self.view, VIEWS)
+
+    def asked_of(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """The runs, about the budget's adjacency where they name none themselves."""
+        if self.adjacency is None:
+            return runs
+        return tuple(run.replace(adjacency=self.adjacency) if "adjacency" in run.assumed else run for run in runs)
 
     def about(self, runs: tuple[Run, ...]) -> None:
         """Refuse runs that answer another question than the budget asks."""

@@ -21,8 +21,9 @@ from calipers.bracket import Bracket
 from calipers.errors import CertificationError, UnsupportedError
 from calipers.gate.budget import Budget
 from calipers.measure import Measurement, measure
-from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.run import Run, as_phases
+from calipers.scope import FIXED_SHORT, NOT_DP, scope_text
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
 """Tried in turn while a jaw is nearer to the budget than the numerical width."""
@@ -77,7 +78,9 @@ def check(
     With `attained` false the run only bounds what was executed from above, and no attack on it counts. What cannot be
     certified is an outcome; what cannot be read raises `InputError`.
     """
-    runs = run.runs if isinstance(run, Measurement) else as_phases(run)
+    if not isinstance(run, Measurement):
+        run = budget.asked_of(as_phases(run))
+    runs = run.runs if isinstance(run, Measurement) else run
     budget.about(runs)
     try:
         bracket = _narrow_enough(run, budget)
@@ -86,12 +89,34 @@ def check(
     if not attained:
         bracket = Bracket(0.0, bracket.upper, bracket.lower_evidence, bracket.upper_evidence)
     outcome = _outcome(bracket, budget)
-    return Checked(name, runs, budget, outcome, _sentence(bracket, budget, outcome), bracket)
+    sentence = f"{_sentence(bracket, budget, outcome)} {_scope(runs)}{_large_delta(runs, budget)}".rstrip()
+    return Checked(name, runs, budget, outcome, sentence, bracket)
 
 
 def uncertified(name: str, runs: tuple[Run, ...], budget: Budget, reason: str) -> Checked:
     """A run about which nothing is proven, and why."""
     return Checked(name, runs, budget, Outcome.UNCERTIFIED, f"Nothing is proven: {' '.join(reason.split())}")
+
+
+def _scope(runs: Sequence[Run]) -> str:
+    """What the numbers are about."""
+    if not runs:
+        return ""
+    isolated = f" This is {NOT_DP}." if runs[0].view == "isolated" else ""
+    dropped = any("last_batch" in run.assumed and run.left_over and "last_batch" in run.to_dict() for run in runs)
+    said = " Nobody said what becomes of the last, shorter batch: it is taken to be dropped." if dropped else ""
+    return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{said}"
+
+
+def _large_delta(runs: Sequence[Run], budget: Budget) -> str:
+    """A budget whose delta is not below 1/N allows publishing somebody's record."""
+    size = runs[0].dataset_size if runs else None
+    if size is None or budget.delta * size < 1.0:
+        return ""
+    return (
+        f" Warning: the budget's delta = {setting(budget.delta)} is not below 1/N = {nearest_digits(1 / size, 3)}; it "
+        "allows publishing a record outright now and then."
+    )
 
 
 def _narrow_enough(run: Run | Sequence[Run] | Measurement, budget: Budget) -> Bracket:

@@ -12,8 +12,8 @@ release by its full sensitivity.
 
 **Adaptive clipping's count.** Each record adds 1/2 or -1/2 (unclipped or clipped) to a sum with noise of deviation s:
 sensitivity 1/2, sigma_1 = 2 s, where a record is added or removed; replaced, it moves gradient and count by twice
-that. A record that is zeroed out has a gradient that is not clipped: it moves the count from -1/2 to 1/2, sensitivity
-1 and sigma_1 = s. So does a place that is left empty, since nobody says what it counts. A gradient whose norm is
+that, and so does one that takes the place of another. A record that is zeroed out has a gradient that is not clipped: it
+moves the count from -1/2 to 1/2, sensitivity 1 and sigma_1 = s. A gradient whose norm is
 exactly the clipping norm is unclipped and has full norm, so the pair is attained; and an attack that plays u against
 -u plays 1/2 against -1/2 as well, with norms at and above the clipping norm.
 
@@ -35,7 +35,6 @@ from calipers.domains import POSITIVE
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.measurement import Measurement
 from calipers.run import DATA_DEPENDENT, Run, as_phases
-from calipers.schemes import scheme_of
 
 
 @implements("andrew2021:thm1")
@@ -53,14 +52,10 @@ def joint_noise(*noise_multipliers: float) -> float:
 def count_noise(deviation: float, run: Run | Sequence[Run]) -> float:
     """The noise multiplier of adaptive clipping's count beside a run: each record adds 1/2 or -1/2.
 
-    A record that is zeroed out, or leaves its place empty, moves the count by 1, any other by 1/2 for each unit that it
-    moves the gradient by.
+    A record that is zeroed out moves the count by 1, any other by 1/2 for each unit that it moves the gradient by.
     """
-    phases = as_phases(run)
-    empty = phases[0].adjacency == "zero-out" or (
-        phases[0].adjacency == "add-remove" and any(scheme_of(phase).equal_batches for phase in phases)
-    )
-    return (1.0 if empty else 2.0) * POSITIVE.check("deviation", deviation)
+    zeroed = as_phases(run)[0].adjacency == "zero-out"
+    return (1.0 if zeroed else 2.0) * POSITIVE.check("deviation", deviation)
 
 
 @dataclass(frozen=True)

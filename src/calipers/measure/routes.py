@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.measure.beside import Beside
 from calipers.measure.closed import gaussians
 from calipers.measure.correlated import CorrelatedNoise
@@ -36,6 +36,7 @@ from calipers.measure.told import DealtProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run, as_phases
 from calipers.schemes import ASSUMED, scheme_of
+from calipers.scope import FIXED
 from calipers.stated import Stated
 
 
@@ -67,6 +68,7 @@ def measure(
             raise InputError("dataset_sizes is about runs whose divisor moves with the data; leave it out.")
         return measure_mechanism(run, tolerance)
     phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
+    _refuse_missing_neighbors(phases, tolerance)
     for phase in phases:
         remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
         scheme_of(phase).noise_range(phase).check("noise_multiplier", phase.noise_multiplier, remedy)
@@ -76,6 +78,28 @@ def measure(
     claim = Claim(claimed.sharing(found.above), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes)
+
+
+_USUAL_DELTA = 1e-5
+
+
+def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None:
+    """Refuse an adjacency that a phase does not have, with what others give."""
+    try:
+        for run in phases:
+            scheme_of(run).check_neighbors(run)
+    except UnsupportedError as error:
+        given = []
+        for adjacency in ("zero-out", "substitute"):
+            try:
+                found = measure([run.replace(adjacency=adjacency) for run in phases], tolerance=tolerance)
+                bracket = found.epsilon(_USUAL_DELTA)
+            except CalipersError:
+                continue
+            ends = f"{floor_digits(bracket.lower)} to {ceil_digits(bracket.upper)}"
+            given.append(f"{adjacency} {ends}")
+        also = f" Epsilon at delta = {setting(_USUAL_DELTA)}: {', '.join(given)}." if given else ""
+        raise UnsupportedError(f"{error}{also}") from error
 
 
 def _selected(selection: Selection, tolerance: float) -> Measurement:
@@ -104,9 +128,9 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
             )
         return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
-        alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
-        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(alone)).below.alone
-        attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(alone).above, records, unit)
+        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(phases)).below.alone
+        chained = tuple(_one_record(run, scheme_of(run).sizes_of_units(run), 1) for run in phases)
+        attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).above, records, unit)
         told = _told(phases)
         return Evaluation(DealtUnitProof((*told, chain), attack, _moves(phases[0])) if told else chain, attack)
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
@@ -133,25 +157,42 @@ def _moves(run: Run) -> tuple[float, float]:
     Other gradients that oppose it are no attack where they tell nothing (bins), or are not chosen (isolated).
     """
     opposed, replaced = scheme_of(run).equal_batches and run.view != "isolated", run.adjacency == "substitute"
+    if opposed and run.adjacency == "add-remove":
+        return 0.0, 1.0
     if replaced:
         return 0.0, 1.0 if opposed else 0.5
     return (1.0, 2.0) if opposed else (0.0, 1.0)
 
 
-def _shown_of_units(alone: tuple[Run, ...]) -> tuple[Run, ...]:
+def _one_record(run: Run, sizes: tuple[int, int] | None, which: int) -> Run:
+    """The run about one record, in a dataset of the size that counts for it."""
+    alone = {"unit": None, "records_per_unit": None, "adjacency": run.adjacency}
+    if sizes is None:
+        return run.replace(**alone)
+    return run.replace(**alone, dataset_size=sizes[which], steps=run.total_steps, last_batch=run.last_batch)
+
+
+def _shown_of_units(phases: tuple[Run, ...]) -> tuple[Run, ...]:
     """Runs whose attacks on one record are attacks on a unit of which it is a part.
 
-    Replaced records may stay what all others are. Records that are zeroed out or removed have gradient zero before,
-    lest they show where they were: so the attack must be one in which all other gradients are zero.
+    Replaced records may stay what all others are, and so may records that are removed from batches of fixed size (in a
+    kept last batch all gradients together move the sum by one). Elsewhere records that are zeroed out or removed have
+    gradient zero before, lest they show where they were: so the attack must be one in which all other gradients are
+    zero.
     """
-    if alone[0].adjacency == "substitute":
-        return alone
-    if not all(scheme_of(run).isolates for run in alone):
-        raise UnsupportedError(
-            "No attack on units of several records is known for phases of these samplers together; measure the phases "
-            "one by one."
-        )
-    return tuple(run.replace(view="isolated") for run in alone)
+    found = []
+    for run in phases:
+        sizes = scheme_of(run).sizes_of_units(run)
+        alone = _one_record(run, sizes, 0)
+        if run.adjacency != "substitute" and sizes is None:
+            if not scheme_of(run).isolates:
+                raise UnsupportedError(
+                    "No attack on units of several records is known for phases of these samplers together; measure the "
+                    "phases one by one."
+                )
+            alone = alone.replace(view="isolated")
+        found.append(alone)
+    return tuple(found)
 
 
 def _claimed(phases: tuple[Run, ...]) -> Jaw:
@@ -166,6 +207,7 @@ def _claimed(phases: tuple[Run, ...]) -> Jaw:
 def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
     """Notes on the samplers, the divisor and the adjacency of the phases, in this order."""
     notes = [note for run in phases for note in scheme_of(run).notes(run)]
+    notes.append(FIXED)
     if any(run.normalization == "none" for run in phases):
         notes.append(
             "The released quantity is the noisy sum. Dividing it by a public constant changes nothing; dividing it by "

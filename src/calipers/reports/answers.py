@@ -13,6 +13,7 @@ from calipers.domains import BELOW_ONE, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
+from calipers.reports.relations import Relation, relations
 from calipers.run import Run
 from calipers.schemes import scheme_of
 from calipers.stated import Stated
@@ -67,6 +68,8 @@ class Answers:
     """Whether one pair is both proven and attained, and every bracket is as narrow as asked."""
     stated: Stated | None = None
     """What was measured, where it was no run."""
+    relations: tuple[Relation, ...] = ()
+    """Epsilon at the first delta for every neighboring relation, where that was asked for."""
 
     @property
     def epsilon(self) -> tuple[Claimed, ...]:
@@ -118,8 +121,11 @@ class Answers:
         return used
 
 
-def answer(measurement: Measurement, questions: Questions) -> Answers:
-    """Ask everything once. Whatever cannot be answered raises: a report never leaves a gap unsaid."""
+def answer(measurement: Measurement, questions: Questions, *, with_relations: bool = False) -> Answers:
+    """Ask everything once. Whatever cannot be answered raises: a report never leaves a gap unsaid.
+
+    With relations the run is measured for all neighboring relations, at the first delta.
+    """
     runs, claim = measurement.runs, measurement.claim
     gdp = measurement.gdp(delta0=questions.delta0)
     readings = (
@@ -131,6 +137,8 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         Reading("mu", gdp.delta0, gdp.mu),
     )
     answers = Answers(runs, readings, gdp.delta0, gdp.regret, closes=measurement.closes, stated=measurement.stated)
+    if with_relations and questions.deltas:
+        answers = dataclasses.replace(answers, relations=relations(measurement, questions.deltas[0]))
     sizes = _worst_size(measurement, questions)
     return _with_notes(answers, [*_refuted(answers), *meaningless(answers), *measurement.notes, *sizes])
 

@@ -29,7 +29,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
-from calipers.run import Run, as_phases
+from calipers.run import Run, as_phases, like_beside_like
 from calipers.schemes import scheme_of
 from calipers.shown import Printed
 
@@ -241,7 +241,7 @@ def compare(
     """
     from calipers.measure import measure
 
-    described = [as_phases(run) for run in (*runs, *named.values())]
+    described = like_beside_like([as_phases(run) for run in (*runs, *named.values())])
     if len(described) < 2:
         raise InputError(f"Expected at least two runs to compare, got {len(described)}.")
     own = tuple(names) or names_by_difference(described)[: len(runs)]

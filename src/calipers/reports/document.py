@@ -92,10 +92,9 @@ class Notice:
 
 @dataclass(frozen=True)
 class Items:
-    """A list of sentences. Of a `short` list a terminal shows the first sentence of each item, unless asked for all."""
+    """A list of sentences."""
 
     texts: tuple[str, ...]
-    short: bool = False
 
 
 @dataclass(frozen=True)

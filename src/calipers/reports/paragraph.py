@@ -22,8 +22,9 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import describe, describe_phases, neighbors_text, unit_text
+from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
+from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, neighbors_text, scope_text, unit_text
 from calipers.stated import NEIGHBORS, Stated
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ def _terms(runs: Sequence[Run], what: str = "The guarantee") -> str:
     """What a guarantee is about, in the words of a run file; phases that differ are joined."""
     keys = ("sampler", "normalization", "adjacency", "view")
     named = [f"{key}: {' then '.join(dict.fromkeys(getattr(run, key) for run in runs))}" for key in keys]
-    return f"{what} is for {unit_text(runs[0])} as the privacy unit ({'; '.join(named)})."
+    return (
+        f"{what} is for {unit_text(runs[0])} as the privacy unit ({'; '.join(named)}); neighbors differ by "
+        f"{neighbors_text(runs[0])}. {FIXED}"
+    )
 
 
 def _gaussian(answers: Answers) -> str:
@@ -77,8 +81,10 @@ def _gaussian(answers: Answers) -> str:
     if math.isinf(answers.mu.upper):
         return f"No finite mu-GDP guarantee is proven {where}, so the privacy profile is reported instead."
     mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
+    isolated = any(run.view == "isolated" for run in answers.runs)
     guarantee = (
-        f"The run is proven to be mu-GDP with mu = {mu} {where} (regret at most {ceil_digits(regret)}; "
+        f"{'Against that adversary the' if isolated else 'The'} run is proven to be mu-GDP with mu = {mu} {where} "
+        f"(regret at most {ceil_digits(regret)}; "
         "non-asymptotic, as proposed by Gomez et al., 2025)."
     )
     if regret < GOOD_REGRET:
@@ -121,6 +127,8 @@ def report_this(answers: Answers) -> str:
         said_too = f", {said} (regret at most {ceil_digits(printed_regret(answers))})"
         summed_up = math.isfinite(answers.mu.upper) and printed_regret(answers) < GOOD_REGRET
         said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
+        if any(run.view == "isolated" for run in answers.runs):
+            said = f"epsilon at most {upper} at delta = {setting(row.at)} ({NOT_DP})"
     if answers.stated is not None:
         adjacency = answers.stated.adjacency
         own = (
@@ -130,12 +138,8 @@ def report_this(answers: Answers) -> str:
             f"{said}, for {own}. As stated, read with Calipers {__version__}; some "
             f"mechanism with this guarantee shows at least {lower}."
         )
-    run = answers.runs[0]
-    isolated = (
-        " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
-    )
     return (
-        f"{said}, for {neighbors_text(run)}{isolated}. Proven with Calipers {__version__}; an attack shows at "
+        f"{said}, {scope_text(answers.runs)}, {FIXED_SHORT}. Proven with Calipers {__version__}; an attack shows at "
         f"least {lower}."
     )
 
@@ -153,6 +157,11 @@ def _epsilons(answers: Answers, tolerance: float) -> list[str]:
     pairs = [f"({ceil_digits(row.bracket.upper)}, {setting(row.at)})-" for row in proven]
     shown = [f"{floor_digits(row.bracket.lower)} at delta = {setting(row.at)}" for row in proven]
     words = f"It is {_listed(pairs)}differentially private (proof). An explicit attack shows an epsilon of at least "
+    if any(run.view == "isolated" for run in answers.runs):
+        bounds = [f"{ceil_digits(row.bracket.upper)} at delta = {setting(row.at)}" for row in proven]
+        words = (
+            f"Epsilon is at most {_listed(bounds)} (proof; {NOT_DP}). An explicit attack shows an epsilon of at least "
+        )
     if all(is_closed(row.bracket, tolerance) for row in proven):
         return [*sentences, f"{words}{_listed(shown)}, so the bound is tight."]
     return [*sentences, f"{words}{_listed(shown)}; where between attack and proof the truth lies is not known."]

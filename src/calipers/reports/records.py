@@ -17,6 +17,7 @@ from calipers.provenance import sealed
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
 from calipers.run import Run
+from calipers.scope import scope_record
 from calipers.shown import plain
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def measurement_record(answers: Answers) -> Record:
     """The object `calipers measure --json` prints."""
     return {
         "run": subject_record(answers),
+        **scope_of(answers),
         "epsilon": [{"delta": row.at, **_claimed(row), **row.bracket.to_dict()} for row in answers.epsilon],
         "delta": [{"epsilon": row.at, **_claimed(row)} for row in answers.delta],
         "tpr": [{"fpr": fpr, **_ends(bracket)} for fpr, bracket in answers.tpr],
@@ -81,6 +83,15 @@ def measurement_record(answers: Answers) -> Record:
         "closes": answers.closes,
         "notes": list(answers.notes),
     }
+
+
+def scope_of(answers: Answers) -> Record:
+    """What the numbers are about, in words and as keys, and what they are for other neighbors."""
+    if answers.stated is not None:
+        stated = answers.stated
+        return {"scope": {"adjacency": stated.adjacency, "view": stated.view, "neighbors": stated.sentence}}
+    found: Record = {"scope": scope_record(answers.runs)}
+    return found | ({"relations": [one.to_dict() for one in answers.relations]} if answers.relations else {})
 
 
 def played(record: Record, run: Run | None) -> tuple[Record, Record | None]:

@@ -18,14 +18,21 @@ from calipers._version import __version__
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.chart import Chart, Intervals
-from calipers.reports.document import Badge, Code, Document, Quote, Section, Table, at_least, at_most, nearest
+from calipers.reports.document import Badge, Code, Document, Notice, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import bracket_figure, profile_figure, rate_figures, target_figure
 from calipers.reports.paragraph import paragraph, report_this
 from calipers.reports.records import Record, calibration_record, measurement_record
+from calipers.reports.relations import last_batch_notice
 from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
-from calipers.reports.sections import calibrated_file, measurement_sections, notes_section, numbers_section
+from calipers.reports.sections import (
+    calibrated_file,
+    measurement_sections,
+    notes_section,
+    numbers_section,
+    relations_section,
+)
 from calipers.reports.standing import badges, is_closed, verdict
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe_calibrated, describe_subject
@@ -47,7 +54,7 @@ def report_measurement(
     measurement: Measurement, questions: Questions, kind: str = "measure", facts: Sequence[tuple[str, str]] = ()
 ) -> Report:
     """One run from both sides, with all sections."""
-    answers, found = asked(measurement, questions)
+    answers, found = asked(measurement, questions, with_relations=True)
     brief = brief_measurement(answers, measurement.tolerance)
     sections = measurement_sections(measurement, answers, found, facts)
     record = heading(kind, brief.verdict) | measured(measurement, answers, found)
@@ -124,10 +131,12 @@ NOISE_DIGITS = 8
 _SMALLEST = "The smallest noise multiplier found whose upper jaw meets the target, rounded up"
 
 
-def asked(measurement: Measurement, questions: Questions) -> tuple[Answers, tuple[Remedy, ...]]:
+def asked(
+    measurement: Measurement, questions: Questions, *, with_relations: bool = False
+) -> tuple[Answers, tuple[Remedy, ...]]:
     """The answers of a report, which always looks at false positive rates from 0.1 down to 1e-5, and the remedies."""
     rates = tuple(sorted({*questions.fprs, *LOW_RATES}, reverse=True))
-    answers = answer(measurement, dataclasses.replace(questions, fprs=rates))
+    answers = answer(measurement, dataclasses.replace(questions, fprs=rates), with_relations=with_relations)
     return answers, remedies(measurement, answers)
 
 
@@ -177,9 +186,14 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
         subject=describe_subject(answers),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
-        opening=(bracket_figure(answers), Quote(report_this(answers), "Report this")),
+        opening=(
+            *((Notice(assumed),) if (assumed := last_batch_notice(answers.relations, answers.runs)) else ()),
+            bracket_figure(answers),
+            Quote(report_this(answers), "Report this"),
+        ),
         sections=(
             numbers_section(answers, tolerance),
+            *relations_section(answers),
             *notes_section(answers.notes),
             evidence_section(answers.evidence().items()),
         ),

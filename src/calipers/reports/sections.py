@@ -33,9 +33,9 @@ from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
-from calipers.reports.words import unit_text
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
+from calipers.scope import unit_text
 from calipers.stated import Stated
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def measurement_sections(
     """Everything about one measured run; `facts` are rows that a training loop adds about itself."""
     return (
         numbers_section(answers, measurement.tolerance),
+        *relations_section(answers),
         run_section(answers.runs, facts) if answers.stated is None else stated_section(answers.stated),
         curves_section(measurement, answers),
         attacker_section(answers),
@@ -137,6 +138,23 @@ def numbers_table(answers: Answers) -> Table:
     rows: list[tuple[Cell, ...]] = [(r.name, *ends(r.bracket), claim_number(r)) for r in answers.readings]
     rows.append(("regret of that mu", "", at_most(printed_regret(answers)), ""))
     return Table(ROUNDED, ("quantity", "at least (attack)", "at most (proof)", "usual claim"), tuple(rows))
+
+
+def relations_section(answers: Answers) -> tuple[Section, ...]:
+    """Epsilon for all neighboring relations, since people do not know beforehand which one they need."""
+    found = answers.relations
+    if not found:
+        return ()
+    rows: list[tuple[Cell, ...]] = []
+    for one in found:
+        read = " (this report)" if one.adjacency == answers.runs[0].adjacency and not one.last_batch else ""
+        kept = ", if the last batch is kept" if one.last_batch == "keep" else ""
+        name = f"{one.adjacency}{kept}{read}"
+        rows.append((name, *(("none", "none") if one.epsilon is None else ends(one.epsilon)), one.words))
+    caption = f"Epsilon at delta = {setting(found[0].delta)}. {ROUNDED}"
+    refused = tuple(f"{one.adjacency}: {one.refused}" for one in found if one.epsilon is None)
+    table = Table(caption, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
+    return (Section("For other neighbors", (table, *((Items(refused),) if refused else ()))),)
 
 
 ROUNDED = "Lower values are rounded down, upper values up."
@@ -239,4 +257,4 @@ def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:
 
 def notes_section(notes: Sequence[str]) -> tuple[Section, ...]:
     """What an honest reader must know; no section without a note."""
-    return (Section("Notes", (Items(tuple(notes), short=True),)),) if notes else ()
+    return (Section("Notes", (Items(tuple(notes)),)),) if notes else ()

@@ -1,6 +1,6 @@
 """A document in a terminal: the verdict, a ruler with numbers on its jaws, what to report, then the table.
 
-What licenses the numbers, and notes beyond their first sentence, are shown when asked for (`explain`). Color is
+The proofs and attacks behind each number are shown when asked for (`explain`); notes are never cut. Color is
 only for a terminal that wants it, so a piped report is plain; where the stream knows no such signs, the ruler is drawn
 with those of ASCII.
 """
@@ -27,14 +27,13 @@ WIDEST = 130
 BOLD, BAD = "1", "1;31"
 EXPLAIN = "--explain"
 _wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
-_SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 _ASCII = str.maketrans("─┼▶◀━▷◇├┤…≈", "-+><=>*||~~")
 
 
 def to_text(document: parts.Document, *, explain: bool = False, terminal: bool = False, more: str = EXPLAIN) -> str:
     """The document as text, in color only for a terminal that wants it; `more` says how to see what is left out."""
     width = min(shutil.get_terminal_size().columns, WIDEST) if terminal else PIPED_WIDTH
-    page = _Page(width, terminal and not os.environ.get("NO_COLOR"), explain)
+    page = _Page(width, terminal and not os.environ.get("NO_COLOR"))
     pieces = [page.styled(page.wrapped(document.verdict), BOLD)]
     pieces += [page.block(block) for block in document.opening]
     shown = [section for section in document.sections if explain or not section.detail]
@@ -43,8 +42,7 @@ def to_text(document: parts.Document, *, explain: bool = False, terminal: bool =
     pieces.append([line for text in document.subject.split("\n") if text for line in page.wrapped(text)])
     pieces += [page.section(section) for section in others]
     hidden = any(section.detail for section in document.sections) and not explain
-    notes = ", and the notes in full" if page.shortened else ""
-    pieces.append(page.wrapped(f"More with {more}: what licenses the numbers{notes}.") if hidden else [])
+    pieces.append(page.wrapped(f"More with {more}: the proofs and attacks behind each number.") if hidden else [])
     return "\n\n".join("\n".join(line.rstrip() for line in part) for part in pieces if part) + "\n"
 
 
@@ -64,12 +62,6 @@ def columns_of(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in wide else not unicodedata.combining(c) for c in text)
 
 
-def shortest(note: str) -> str:
-    """The first sentence of a note, with a sign that there is more."""
-    first, *rest = _SENTENCE_END.split(note, maxsplit=1)
-    return f"{first} …" if rest else first
-
-
 _SIGN = re.compile(r" ([=-]) ")
 _WIDE = 27
 _FOLDS = ((" .. ", _WIDE, _WIDE), (" ..\n", _WIDE, _WIDE), *((" ..\n", 10, fold) for fold in (_WIDE, 22, 18, 14, 10)))
@@ -77,11 +69,10 @@ _FOLDS = ((" .. ", _WIDE, _WIDE), (" ..\n", _WIDE, _WIDE), *((" ..\n", 10, fold)
 
 
 class _Page:
-    """How wide, whether in color, and whether everything is told."""
+    """How wide, and whether in color."""
 
-    def __init__(self, width: int, color: bool, explain: bool) -> None:
-        self.width, self.color, self.explain = width, color, explain
-        self.shortened = False
+    def __init__(self, width: int, color: bool) -> None:
+        self.width, self.color = width, color
 
     def wrapped(self, text: str, first: str = "", rest: str = "") -> list[str]:
         line = " ".join(visible(text).split())
@@ -104,7 +95,7 @@ class _Page:
         if isinstance(block, parts.Notice):
             return self.styled(self.wrapped(block.text, "! ", "  "), BAD)
         if isinstance(block, parts.Items):
-            return [line for text in self.told(block) for line in self.wrapped(text, "  - ", "    ")]
+            return [line for text in block.texts for line in self.wrapped(text, "  - ", "    ")]
         if isinstance(block, parts.Quote):
             return self.wrapped(f"{block.label}: {block.text}" if block.label else block.text)
         if isinstance(block, parts.Code):
@@ -116,13 +107,6 @@ class _Page:
                 return ruler(block.picture, min(self.width, 92))
             return [block.picture.title, *self.table(block.table)]
         return self.sentences(block) if block.wide else self.table(block)
-
-    def told(self, items: parts.Items) -> list[str]:
-        if self.explain or not items.short:
-            return list(items.texts)
-        short = [shortest(text) for text in items.texts]
-        self.shortened = self.shortened or short != list(items.texts)
-        return short
 
     def sentences(self, table: parts.Table) -> list[str]:
         """A table of sentences as paragraphs: what a row is about, a colon, the rest; the source in brackets."""

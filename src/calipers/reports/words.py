@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING
 from calipers.numerics.decimals import nearest_digits
 from calipers.run import Run
 from calipers.schemes import scheme_of
-from calipers.stated import NEIGHBORS
+from calipers.scope import DIVISORS, VIEWS, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
     from calipers.reports.answers import Answers
-
-_DIVISORS = {
-    "none": "the noisy sum is not divided",
-    "constant": "the noisy sum is divided by a public constant",
-    "expected": "the noisy sum is divided by the expected batch size N q",
-    "floor": "the noisy sum is divided by floor(N q)",
-    "realized": "the noisy sum is divided by the realized batch size",
-}
-_VIEWS = {
-    "worst-case": "the adversary may choose all other records",
-    "isolated": "the adversary sees only the differing record's noisy contribution",
-}
 
 
 def describe(run: Run) -> str:
@@ -39,22 +27,8 @@ def describe(run: Run) -> str:
         parts.append(f"{run.dataset_size:,} records{of_size}")
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
-    parts += [_DIVISORS[run.normalization], f"neighbors differ by {neighbors_text(run)}", _VIEWS[run.view]]
+    parts += [DIVISORS[run.normalization], f"neighbors differ by {neighbors_text(run)}", VIEWS[run.view]]
     return "; ".join(parts) + "."
-
-
-def unit_text(run: Run) -> str:
-    """What is protected: one record, or one unit with all its records."""
-    if run.unit is None:
-        return "one record"
-    return (
-        f"one {run.unit} with {f'up to {run.records_per_unit:,} records' if run.records_per_unit > 1 else 'one record'}"
-    )
-
-
-def neighbors_text(run: Run) -> str:
-    """What neighbors differ by."""
-    return f"{NEIGHBORS[run.adjacency]} {unit_text(run)}"
 
 
 def describe_phases(runs: Sequence[Run]) -> str:

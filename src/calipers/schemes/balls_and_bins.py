@@ -16,7 +16,15 @@ from calipers.domains import Domain
 from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.schemes.dealt import at_places, dealt_unit, epochs_of, hidden_alone, kept_noise, refuse_many
+from calipers.schemes.dealt import (
+    at_places,
+    dealt_unit,
+    epochs_of,
+    hidden_alone,
+    kept_noise,
+    refuse_many,
+    whole_epochs_of,
+)
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 
@@ -85,7 +93,7 @@ class BallsAndBinsScheme(Scheme):
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Bins, and whether every epoch throws anew."""
-        return {"batches": run.steps_per_epoch, "order": run.reshuffle, "epochs": epochs_of(run)}
+        return {"batches": run.steps_per_epoch, "order": run.reshuffle, "epochs": whole_epochs_of(run)}
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """A uniform round of every epoch."""

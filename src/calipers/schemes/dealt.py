@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,17 +18,28 @@ from calipers.errors import UnsupportedError
 from calipers.laws.allocated.average import SIGMA, AllocationPair
 from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.laws.core.dealt_unit import DealtUnit
+from calipers.laws.core.source import LawSource
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed, known_release
+from calipers.schemes.neighbors import neighbor_words, size_neighbors, unchanged_steps
 from calipers.schemes.scheme import Scheme
 
 MOST_CONFIGURATIONS = 20_000
 
 
 def epochs_of(run: RunFields) -> int:
-    """How often a record takes part at most: once per epoch."""
-    assert run.total_epochs is not None  # a run whose records are dealt out has whole epochs
+    """How often a record takes part at most: once per epoch that was begun."""
+    return run.begun_epochs
+
+
+def whole_epochs_of(run: RunFields) -> int:
+    """The number of epochs, or `UnsupportedError` where the run ends inside one."""
+    if run.total_epochs is None:
+        raise UnsupportedError(
+            f"No certificate can be had yet for a run that ends inside an epoch of {run.steps_per_epoch} steps; "
+            "measure it without one."
+        )
     return run.total_epochs
 
 
@@ -41,39 +54,51 @@ def hidden_alone(run: RunFields, share: float) -> Exposure:
     Dealt once and for all, it sits in the same batch in every epoch: the product of that batch's ratios is the ratio of
     one release at noise sigma / sqrt(E), whatever adaptive gradients do (docs/mathematics, "bins that are kept").
     """
-    noise, rounds, epochs = run.noise_multiplier, run.steps_per_epoch, epochs_of(run)
+    noise, epochs = run.noise_multiplier, epochs_of(run)
     replaced = run.adjacency == "substitute"
+    parts = [(rounds, share * rounds / run.steps_per_epoch, count) for rounds, count in run.epoch_parts]
     if run.reshuffle == "every-epoch" or epochs == 1:
-        return hidden(noise, rounds, share, epochs, replaced)
+        return hidden(noise, parts, replaced)
+    once = [(run.steps_per_epoch, share, 1)]
     seen = noise / math.sqrt(epochs)
     if seen >= _KEPT_NOISE[replaced]:
-        return hidden(seen, rounds, share, 1, replaced)
+        return hidden(seen, once, replaced)
     # More noise than there is can only weaken the attack; above, the batch counts as known.
-    attack = hidden(_ATTACKED_NOISE[replaced], rounds, share, 1, replaced).attack
+    attack = hidden(_ATTACKED_NOISE[replaced], once, replaced).attack
     return Exposure((known_release(run, epochs),), dataclasses.replace(attack, one_sided=not replaced))
 
 
-def hidden(noise: float, rounds: int, share: float, epochs: int, replaced: bool) -> Exposure:
-    """`epochs` independent epochs that each hide a record in one of `rounds` batches."""
+def hidden(noise: float, parts: Sequence[tuple[int, float, int]], replaced: bool) -> Exposure:
+    """Independent epochs that each hide a record: (batches, probability of being in one of them, how many epochs)."""
     same = "The record's clipped gradient is the same unit vector in every step"
+    kind: type[AllocationPair] | type[ReplacedPair] = ReplacedPair if replaced else AllocationPair
+    (source, count), *others = [(kind(noise, rounds, share), epochs) for rounds, share, epochs in parts]
     if replaced:
-        return closed(
-            ReplacedPair(noise, rounds, share),
-            epochs,
+        found = closed(
+            source,
+            count,
             "calipers:replaced-pair",
             "Each epoch hides the record in one of its batches, and replacing it is dominated by opposite gradients in "
             "every round",
             f"{same}, its replacement's the opposite one, and all other gradients are zero, so an epoch shows exactly "
             "two mixtures of Gaussians shifted in one round, opposite ways.",
         )
-    return closed(
-        AllocationPair(noise, rounds, share),
-        epochs,
-        "calipers:allocation",
-        "Each epoch hides the record in one of its batches",
-        f"{same} and all other gradients are zero, so an epoch shows exactly the mean of its rounds' likelihood "
-        "ratios.",
-    )
+    else:
+        found = closed(
+            source,
+            count,
+            "calipers:allocation",
+            "Each epoch hides the record in one of its batches",
+            f"{same} and all other gradients are zero, so an epoch shows exactly the mean of its rounds' likelihood "
+            "ratios.",
+        )
+    return with_others(found, others)
+
+
+def with_others(exposure: Exposure, others: Sequence[tuple[LawSource, int]]) -> Exposure:
+    """The exposure, and further pairs of the same run that are proven and attained."""
+    (proof,), attack = exposure.proofs, exposure.attack
+    return Exposure((replace(proof, beside=tuple(others)),), replace(attack, beside=tuple(others)))
 
 
 def dealt_unit(run: RunFields, places: int, batch_size: int | None = None) -> tuple[DealtUnit, int]:
@@ -86,7 +111,7 @@ def dealt_unit(run: RunFields, places: int, batch_size: int | None = None) -> tu
 
 
 def hidden_noise(run: RunFields) -> Domain:
-    """The noise at which such epochs can be measured. Replacing a record moves a sum by 2, so attacks live at half."""
+    """The noise at which such epochs can be measured. Where a sum moves by 2, attacks live at half of it."""
     low = 2.0 * SIGMA.low if run.adjacency == "substitute" else SIGMA.low
     return Domain(low, SIGMA.high)
 
@@ -125,8 +150,25 @@ class CutScheme(Scheme):
             return ()
         if run.last_batch == "keep":
             return (f"An epoch is read as {batches:,} full batches and a last one of {rest:,}.",)
-        left, them = ("the record left over is", "it") if rest == 1 else (f"the {rest:,} records left over are", "them")
+        dropped = f"{rest:,} record{'s' if rest > 1 else ''}"
         return (
-            f"An epoch is read as {batches:,} full batches; {left} dropped from it. A loader that keeps {them} as a "
-            "short last batch (PyTorch's default) is last_batch = 'keep'.",
+            f"An epoch is read as {batches:,} full batches; a remainder of {dropped} is dropped from it. A loader that "
+            "keeps it as a short last batch (PyTorch's default) is last_batch = 'keep'.",
         )
+
+    def default_adjacency(self, run: RunFields) -> str:
+        """Add-remove where adding and removing both leave the number of batches as it is."""
+        found = size_neighbors(run)
+        return "add-remove" if found is not None and found.both else "zero-out"
+
+    def neighbors(self, run: RunFields, unit: str) -> str | None:
+        """Which of adding and removing it is, where one of them changes the number of batches."""
+        if run.adjacency != "add-remove" or run.view == "isolated":
+            return None
+        found = size_neighbors(run)
+        return None if found is None or found.both else neighbor_words(run, found, unit)
+
+    def check_neighbors(self, run: RunFields) -> None:
+        """Refuse add-remove where both change the number of steps."""
+        if run.adjacency == "add-remove" and run.view != "isolated":
+            unchanged_steps(run)

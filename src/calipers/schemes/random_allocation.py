@@ -76,7 +76,7 @@ class RandomAllocationScheme(Scheme):
         if chosen == steps:
             return known_times(run, steps)
         if chosen == 1:
-            return hidden(noise, steps, 1.0, 1, run.adjacency == "substitute")
+            return hidden(noise, [(steps, 1.0, 1)], run.adjacency == "substitute")
         above, below = _factors(noise, steps, chosen, run.adjacency)
         proof = Proof(
             *above[0],

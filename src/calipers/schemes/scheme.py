@@ -28,11 +28,6 @@ from calipers.schemes.exposure import Exposure
 if TYPE_CHECKING:
     from calipers.samplers.law import Sampler
 
-EMPTY_PLACE = (
-    "Fixed batches have no add-remove neighbor of their own: removing a record is read as leaving its place empty "
-    "(zero-out). A loader that re-packs the remaining records is not covered."
-)
-
 Configurations = tuple[FloatArray, FloatArray, FloatArray]
 """(log weights, others in each round, whether the differing record is in it) of every configuration of an epoch."""
 
@@ -65,7 +60,7 @@ class Scheme(ABC):
 
     name: the word for it in runs, on the command line and in JSON. summary: a few words beside it in a list.
     independent: every record enters every step by its own coin, so that a step is an epoch of its own.
-    whole_epochs: guarantees are about whole epochs, and a run that stops inside one is refused.
+    whole_epochs: batches are drawn for an epoch at a time.
     equal_batches: every batch has the same public number of records.
     revealed: the sampler that this one is once its order is known, which can only leak more.
     stepwise: nothing ties steps together, so that a step is an epoch of its own.
@@ -115,6 +110,17 @@ class Scheme(ABC):
         """What the description left open, and how it was read."""
         return ()
 
+    def default_adjacency(self, run: RunFields) -> str:
+        """The neighboring relation of a run that names none."""
+        return "add-remove"
+
+    def neighbors(self, run: RunFields, unit: str) -> str | None:
+        """What neighbors differ by, where the adjacency's own words would say more than is proven."""
+        return None
+
+    def check_neighbors(self, run: RunFields) -> None:  # noqa: B027  # most samplers have them all
+        """Raise `UnsupportedError` where the run has no neighbors of the adjacency it names."""
+
     @abstractmethod
     def batches(self, run: RunFields) -> str:
         """How batches are drawn, in words that fit after 'steps of'; `{rate}` and `{per_epoch}` are filled in."""
@@ -127,6 +133,12 @@ class Scheme(ABC):
 
     def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
         """How the records of a unit are dealt into batches, and how often; None where that is not said."""
+        return None
+
+    def sizes_of_units(self, run: RunFields) -> tuple[int, int] | None:
+        """(dataset with the unit, dataset with one of its records): what attacks and chains over its records start
+        from, where that depends on the size.
+        """
         return None
 
     def noise_range(self, run: RunFields) -> Domain:

@@ -1,12 +1,17 @@
 """Shuffled batches: a random order of the records, cut into equal batches.
 
+**Adding or removing a record** changes who else is in the batches: a record that joins a batch of fixed size takes the
+place of another one. The pair of that is proven and attained (`calipers.schemes.neighbors`). What follows is about
+records that are zeroed out or replaced, whose places stay theirs.
+
 **Isolated view.** An adversary who sees nothing but the differing record's noisy contribution faces a hidden record
 (van Dijk and Ertan; Ertan and van Dijk).
 
 **Worst case.** With batches of fixed size the other records reveal where the differing one is. Above, two proofs
 compete: fixed batches (shuffling never leaks more, Chua et al. 2024, Theorem 4.1: given the order batches are fixed,
-and divergences are jointly convex), and the law of an epoch, `calipers.laws.allocated.shuffled` where records are
-left over, `calipers.laws.allocated.displaced` where none is. Below, all other gradients are -u and the record's is u:
+and divergences are jointly convex), and the law of an epoch, `calipers.laws.allocated.shuffled` where a remainder is
+not seen, `calipers.laws.allocated.displaced` where every record is. In an epoch inside which the run ends, records of
+the batches that did not come any more are such a remainder. Below, all other gradients are -u and the record's is u:
 one dataset throughout (`calipers.laws.allocated.shuffle`), which Conjecture 3.2 of Chua et al. held to be the worst
 case, or the record that changes sides (`calipers.laws.allocated.switching`), which shows that it is not.
 
@@ -43,22 +48,25 @@ from calipers.schemes.dealt import (
     hidden_alone,
     hidden_noise,
     refuse_many,
+    whole_epochs_of,
 )
 from calipers.schemes.exposure import Attack, Exposure, Proof, known_release, known_times
+from calipers.schemes.neighbors import added_or_removed, unchanged_steps
 from calipers.schemes.scheme import Configurations, Sums
 from calipers.schemes.shuffle_words import attack_scene, leaving_some_over, shuffled_notes
 
 FIXED, SHUFFLED, DISPLACED = "chua2024:thm4.1", "calipers:shuffled", "calipers:displaced"
 NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1), which show the record in"
 _LEFT_OVER = (
-    "Every epoch leaves at least one record over, so the record that makes room for this one goes where nobody looks, "
-    "and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms, and "
-    "by a recursion over what an adversary can choose from round to round; the smaller one counts."
+    "Every epoch drops a remainder, or ends before all batches came, so the record that makes room for this one is not "
+    "observed, and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent "
+    "worst-case terms, and by a dynamic program over what an adversary can choose from batch to batch; the smaller one "
+    "counts."
 )
 _NOTHING_LEFT_OVER = (
-    "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch, "
-    "which hardly says who it was: an epoch is dominated by a sum of worst terms with nearly equal weights, and by "
-    "fixed batches for the small share of weight they do not cover."
+    "Every record is used in every epoch, so the record that makes room for this one is observed once, in the first "
+    "batch, which hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal "
+    "weights, and by fixed batches for the small share of weight that this does not bound."
 )
 
 
@@ -76,27 +84,44 @@ class ShuffleScheme(CutScheme):
 
     def exposure(self, run: RunFields) -> Exposure:
         """Even a single batch hides a record if it may be left out of it."""
+        if run.adjacency == "add-remove" and run.view == "worst-case":
+            return added_or_removed(run)
         epochs = epochs_of(run)
         if run.steps_per_epoch == 1 and run.kept_share == 1:
             return known_times(run, epochs)
-        hidden_well = run.view == "isolated" and run.reshuffle == "every-epoch"
-        full = _full_batches(run)
-        if hidden_well and full.steps_per_epoch == run.steps_per_epoch:
+        hidden_well, full = run.view == "isolated" and run.reshuffle == "every-epoch", _full_batches(run)
+        if hidden_well and full == run.steps_per_epoch:
             return hidden_alone(run, run.kept_share)
         proofs: tuple[Proof, ...] = (known_release(run, epochs, FIXED, NEVER_MORE),)
-        if hidden_well and full.steps_per_epoch > 1:
+        if hidden_well and full > 1:
             # Places of weights B/N and, in the short batch, less: majorized by the full batches with equal weights.
-            replaced = run.adjacency == "substitute"
-            proofs += hidden(run.noise_multiplier, full.steps_per_epoch, 1.0, epochs, replaced).proofs
-        return Exposure((*proofs, *_epoch(run, epochs)), _attack(run, epochs))
+            parts = [(min(steps, full), min(steps / full, 1.0), count) for steps, count in run.epoch_parts]
+            proofs += hidden(run.noise_multiplier, parts, run.adjacency == "substitute").proofs
+        return Exposure((*proofs, *_epochs(run)), _attack(run))
 
     def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
-        """Into places of a random order."""
-        return None if run.sizes is None else dealt_unit(run, *run.sizes)
+        """Into places of a random order; added or removed, each of them takes another record's place."""
+        if run.sizes is None:
+            return None
+        unit, epochs = dealt_unit(run, *run.sizes)
+        if run.adjacency != "add-remove" or run.view == "isolated":
+            return unit, epochs
+        if run.last_batch == "keep":
+            return None
+        return dataclasses.replace(unit, shift=2.0 * unit.shift, places=unchanged_steps(run).larger), epochs
+
+    def sizes_of_units(self, run: RunFields) -> tuple[int, int] | None:
+        """Removed one after the other, records leave ever smaller datasets, in which the next is the easier to see."""
+        if run.adjacency != "add-remove" or run.view == "isolated":
+            return None
+        larger = unchanged_steps(run).larger
+        return larger, larger - run.records_per_unit + 1
 
     def noise_range(self, run: RunFields) -> Domain:
-        """Of a hidden record."""
-        return hidden_noise(run)
+        """Of a hidden record; added or removed, it moves a sum by 2."""
+        found = hidden_noise(run)
+        doubled = run.adjacency == "add-remove" and run.view == "worst-case"
+        return dataclasses.replace(found, low=2.0 * found.low, high=2.0 * found.high) if doubled else found
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What the order hides."""
@@ -116,7 +141,7 @@ class ShuffleScheme(CutScheme):
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Sizes; a sample rate 1/M is read as equal batches of a size that nobody said."""
         size, batch = run.sizes or (run.steps_per_epoch, 1)
-        own = {"last_batch": run.last_batch, "order": run.reshuffle, "view": run.view, "epochs": epochs_of(run)}
+        own = {"last_batch": run.last_batch, "order": run.reshuffle, "view": run.view, "epochs": whole_epochs_of(run)}
         return {"dataset_size": size, "batch_size": batch, **own}
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
@@ -126,6 +151,8 @@ class ShuffleScheme(CutScheme):
     def configurations(self, sums: Sums, member: bool) -> Configurations:
         """Where the record is, or that it is left out."""
         rounds, size = sums.rounds, sums.others + 1
+        if not member:
+            return np.zeros(1), np.full((1, rounds), float(sums.batch_size)), np.zeros((1, rounds))
         left_out = size - rounds * sums.batch_size
         refuse_many(rounds + 1)
         included = np.eye(rounds)
@@ -136,46 +163,51 @@ class ShuffleScheme(CutScheme):
         return log_weight, sums.batch_size - included, included
 
 
-def _epoch(run: RunFields, epochs: int) -> tuple[Proof, ...]:
-    """The theorem about one shuffled epoch; nothing where fixed batches are all that is proven."""
+def _epochs(run: RunFields) -> tuple[Proof, ...]:
+    """The theorems about shuffled epochs; nothing where fixed batches are all that is proven."""
     if run.sizes is None or run.reshuffle == "once" or run.view == "isolated":
         return ()
-    noise, rounds, replaced = run.noise_multiplier, run.steps_per_epoch, run.adjacency == "substitute"
-    if run.left_over:
-        return (Proof(ShuffledEpoch(noise, rounds, run.kept_share, replaced), epochs, SHUFFLED, _LEFT_OVER),)
-    size, batch = run.sizes
-    displaced = DisplacedEpoch(noise, rounds, 1.0, replaced, batch, size)
-    return (Proof(displaced, epochs, DISPLACED, _NOTHING_LEFT_OVER),)
+    (size, batch), noise, replaced = run.sizes, run.noise_multiplier, run.adjacency == "substitute"
+    found: list[tuple[ShuffledEpoch | DisplacedEpoch, int]] = []
+    for steps, count in run.epoch_parts:
+        if run.left_over or steps < run.steps_per_epoch:
+            found.append((ShuffledEpoch(noise, steps, steps * batch / size, replaced), count))
+        else:
+            found.append((DisplacedEpoch(noise, steps, 1.0, replaced, batch, size), count))
+    all_seen = isinstance(found[0][0], DisplacedEpoch)
+    statement, reason = (DISPLACED, _NOTHING_LEFT_OVER) if all_seen else (SHUFFLED, _LEFT_OVER)
+    return (Proof(*found[0], statement, reason, beside=tuple(found[1:])),)
 
 
-def _full_batches(run: RunFields) -> RunFields:
-    """The run without the short last batch, if it keeps one."""
-    if run.last_batch == "drop":
-        return run
-    # By epochs: a number of steps counts the short batches, too.
-    return dataclasses.replace(run, last_batch="drop", steps=None, epochs=run.total_epochs)
+def _full_batches(run: RunFields) -> int:
+    """Batches of an epoch that have the full size."""
+    return run.steps_per_epoch if run.sizes is None else run.sizes[0] // run.sizes[1]
 
 
-def _attack(run: RunFields, epochs: int) -> Attack:
-    """What an attack sees of one order, and how often an order is drawn."""
-    full = _full_batches(run)
-    noise, rounds, share = run.noise_multiplier, full.steps_per_epoch, full.kept_share
-    once, replaced = run.reshuffle == "once", run.adjacency == "substitute"
+def _attack(run: RunFields) -> Attack:
+    """What an attack sees of one order, and how often an order is drawn; it does not look at a short last batch."""
+    noise, replaced, full = run.noise_multiplier, run.adjacency == "substitute", _full_batches(run)
+    parts = [(min(steps, full), count) for steps, count in run.epoch_parts]
+    size, batch = run.sizes or (run.steps_per_epoch, 1)
+    once = run.reshuffle == "once"
     if once:
         # More noise than there is can only weaken the attack.
-        noise, epochs = max(noise / math.sqrt(epochs), 2.0 * SIGMA.low), 1
+        noise, parts = max(noise / math.sqrt(epochs_of(run)), 2.0 * SIGMA.low), [(full, 1)]
     statement, scene = "calipers:shuffle-sum-test", attack_scene(run)
+    kind: type[AllocationPair] | type[ShuffleAttack] = AllocationPair if replaced else ShuffleAttack
+    # With a replaced record every batch sums to -B along u but one, at a random place, which sums to -B + 2.
+    seen_at = 0.5 * noise if replaced else noise
     if run.view == "isolated":
-        return Attack(AllocationPair(noise, rounds, share), epochs, statement, scene, one_sided=True)
-    rival = None if once else SwitchingAttack(noise, rounds, share, substituted=replaced)
-    if replaced:
-        # With the record every batch sums to -B along u but one, at a random place, which sums to -B + 2.
-        return Attack(AllocationPair(0.5 * noise, rounds, share), epochs, statement, scene, True, rival)
-    return Attack(ShuffleAttack(noise, rounds, share), epochs, statement, scene, True, rival)
+        kind, seen_at = AllocationPair, noise
+    (first, count), *others = [(kind(seen_at, rounds, rounds * batch / size), times) for rounds, times in parts]
+    rival = None
+    if not once and run.view != "isolated":
+        rival = SwitchingAttack(noise, parts[0][0], parts[0][0] * batch / size, substituted=replaced)
+    return Attack(first, count, statement, scene, one_sided=True, rival=rival, beside=tuple(others))
 
 
 def _one_left_over(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
-    """Leave a record over in every epoch, where all of them are used: then far more is proven."""
+    """Drop a remainder in every epoch, where all records are used: then far more is proven."""
     if run.reshuffle == "once" or run.sizes is None or run.left_over:
         return ()
     size, batch = run.sizes
@@ -185,8 +217,8 @@ def _one_left_over(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         found = leaving_some_over(size, batch)
         if found is None:
             return ()
-        text, smaller = f"Use batches of {found} records and drop what does not fill one", found
-    why = "every epoch then leaves a record over, and the one that makes room for another is seen nowhere"
+        text, smaller = f"Use batches of {found} records and drop the remainder", found
+    why = "every epoch then has a remainder, and the record that makes room for another is not observed"
     return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
 
 

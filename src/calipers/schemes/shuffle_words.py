@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from calipers.run_fields import RunFields
-from calipers.schemes.scheme import EMPTY_PLACE
 
 _BETWEEN = (
     "The truth lies between the attack, which anybody can run, and the proof, which holds for every dataset and for "
@@ -30,14 +29,28 @@ def attack_scene(run: RunFields) -> str:
 
 def shuffled_notes(run: RunFields) -> tuple[str, ...]:
     """What an honest reader must know."""
-    empty = (EMPTY_PLACE,) if run.adjacency == "add-remove" else ()
     if run.view == "isolated":
         return (
             "The isolated view assumes an adversary who sees only the record's own noisy contribution. One who knows "
             "the other records of a batch of fixed size can learn where the record is: see view = 'worst-case'.",
-            *empty,
         )
-    return (_hidden(run), *empty)
+    return (_displaced(run) if run.adjacency == "add-remove" else _hidden(run),)
+
+
+def _displaced(run: RunFields) -> str:
+    """What really adding or removing a record shows."""
+    if run.last_batch == "keep":
+        return (
+            "Adding or removing a record changes the size of the kept last batch in every epoch, and shuffling does "
+            "not hide that: the run leaks at least as much as batches in a fixed order do. Drop the last batch "
+            "(drop_last=True), draw batches by balls-and-bins or Poisson sampling, or state a guarantee for zeroed-out "
+            "records (adjacency = 'zero-out'). Divisor and learning rate must not depend on the number of records."
+        )
+    return (
+        "A record that is added to batches of fixed size takes the place of another one, so a sum moves by up to twice "
+        "the clipping norm. This holds where the divisor and the learning rate do not depend on the number of records. "
+        "A guarantee for zeroed-out records (adjacency = 'zero-out') is about a place that stays empty."
+    )
 
 
 def _hidden(run: RunFields) -> str:
@@ -50,24 +63,24 @@ def _hidden(run: RunFields) -> str:
         )
     if run.sizes is None:
         return (
-            "Without dataset_size and batch_size it is not known whether an epoch leaves a record over, so the upper "
-            "jaw is that of fixed batches, which gives the record no credit for being hidden. Give both."
+            "Without dataset_size and batch_size it is not known whether an epoch drops a remainder, so the upper "
+            "bound is that of fixed batches, which gives the record no credit for being hidden. Give both."
         )
     if run.left_over:
         left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
-        return f"Every epoch leaves {left} over, which is enough to prove that shuffling hides something. {_BETWEEN}"
+        return f"Every epoch drops a remainder of {left}, which is enough to prove that shuffling hides. {_BETWEEN}"
     size, batch = run.sizes
     smaller = leaving_some_over(size, batch)
     advice = (
         "Drop the last batch (last_batch = 'drop')"
         if run.last_batch == "keep" and size % batch
-        else f"Use batches of {smaller} and drop what does not fill one"
+        else f"Use batches of {smaller} and drop the remainder"
         if smaller
         else "Draw every record into a batch independently (sampler = 'balls-and-bins')"
     )
     return (
         "Every record is used in every epoch, so the record that makes room for this one is seen elsewhere, and less "
-        f"is proven than where at least one record is left over. {_BETWEEN} {advice}, and the proof comes down to the "
+        f"is proven than where a remainder is dropped. {_BETWEEN} {advice}, and the upper bound comes down to the "
         "attack."
     )
 

@@ -29,6 +29,11 @@ class WithoutReplacementScheme(DisplacingScheme):
     name = "without-replacement"
     summary = "B of N, anew every step"
 
+    def default_adjacency(self, run: RunFields) -> str:
+        """Zero-out where the neighbor with a unit fewer cannot fill its batch."""
+        size, batch = sizes_of(run)
+        return "add-remove" if size - run.records_per_unit >= batch else "zero-out"
+
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that can fill its batch."""
         size, batch = sizes_of(run)

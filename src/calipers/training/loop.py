@@ -65,8 +65,11 @@ class Trained:
     precision: str = ""
     evaluations: tuple[Evaluation, ...] = ()
 
-    def run(self, *, adjacency: str = "add-remove", view: str = "worst-case") -> Run:
-        """What was executed, made from the sampler that drew the batches; for `calipers.measure.measure`."""
+    def run(self, *, adjacency: str = "", view: str = "worst-case") -> Run:
+        """What was executed, made from the sampler that drew the batches; for `calipers.measure.measure`.
+
+        Without an adjacency it has the one that a run has which names none.
+        """
         return self.plan.run(dimension=self.dimension, adjacency=adjacency, view=view)
 
 

@@ -130,7 +130,13 @@ def sampler_of(name: str, *, dataset_size: int, batch_size: int, **keys: Any) ->
     size = COUNT.check_int("dataset_size", dataset_size)
     batch = Domain(1, size, integer=True).check_int("batch_size", batch_size, f"There are {size} records.")
     named = {"sampler": name, "dataset_size": size, "batch_size": batch, "noise_multiplier": 1.0}
-    return scheme.sampler(Run.from_dict(keys | named))
+    run = Run.from_dict(keys | named)
+    if scheme.whole_epochs and run.total_epochs is None:
+        raise InputError(
+            f"sampler={name!r} draws whole epochs of {run.steps_per_epoch} steps, got {run.total_steps} steps; give a "
+            "multiple of it."
+        )
+    return scheme.sampler(run)
 
 
 def run_of(

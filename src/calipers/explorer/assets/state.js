@@ -9,7 +9,7 @@ export const LETTERS = [..."abcdefgh"].slice(0, FORM.most_runs);
 const SAMPLERS = Object.fromEntries(FORM.samplers.map((sampler) => [sampler.name, sampler]));
 const OWN = Object.fromEntries(FORM.fields.map((field) => [field.key, field]));
 export const DEFAULTS = {
-  sampler: FORM.assumed, normalization: "none", adjacency: "add-remove", view: "worst-case",
+  sampler: FORM.assumed, normalization: "none", adjacency: "", view: "worst-case",
   ...Object.fromEntries(FORM.fields.filter((field) => field.choices).map((field) => [field.key, field.default])),
 };
 // How large a batch is follows from what some samplers are told instead.

@@ -62,6 +62,8 @@ from calipers.numerics.types import FloatArray
 _NODES, CELL_WEIGHTS = np.polynomial.legendre.leggauss(8)
 _CELL_WIDTH = 0.05
 SIGMA = Domain(0.1, 100.0)
+LITTLE = Domain(0.06, 100.0)
+"""What one pair can have: a record that sits in the same batch in every epoch is seen at sigma / sqrt(E)."""
 ROUNDS = Domain(1, 10**11, integer=True)
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.02
@@ -202,9 +204,10 @@ class AllocatedEpoch:
     sigma: float
     rounds: int
     participation: float = 1.0
+    noises: ClassVar[Domain] = SIGMA
 
     def __post_init__(self) -> None:
-        for name, domain in (("sigma", SIGMA), ("rounds", ROUNDS), ("participation", POSITIVE_PROBABILITY)):
+        for name, domain in (("sigma", self.noises), ("rounds", ROUNDS), ("participation", POSITIVE_PROBABILITY)):
             object.__setattr__(self, name, domain.check(name, getattr(self, name)))
 
     @property
@@ -248,6 +251,7 @@ class AllocationPair(AllocatedEpoch, LawSource):
     to a relative width of 1e-4 there.
     """
 
+    noises: ClassVar[Domain] = LITTLE
     least: int | None = None
     """The rounds of a pair that is asked for as well, as many or one less: they share their ladders."""
     p_inf: ClassVar[float] = 0.0

@@ -1,0 +1,97 @@
+"""What a number is about: sampler, neighbors, adversary, unit, what is released, and what is taken as given.
+
+Every sentence, record and form takes these words from here, so that none says more than was computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calipers.numerics.decimals import nearest_digits
+from calipers.run import Run
+from calipers.schemes import scheme_of
+from calipers.stated import NEIGHBORS
+
+DIVISORS = {
+    "none": "the noisy sum is not divided",
+    "constant": "the noisy sum is divided by a public constant",
+    "expected": "the noisy sum is divided by the expected batch size N q",
+    "floor": "the noisy sum is divided by floor(N q)",
+    "realized": "the noisy sum is divided by the realized batch size",
+}
+SUMS = {
+    "none": "undivided noisy sums",
+    "constant": "noisy sums divided by a public constant",
+    "expected": "noisy sums divided by the expected batch size N q",
+    "floor": "noisy sums divided by floor(N q)",
+    "realized": "noisy sums divided by the realized batch size",
+}
+VIEWS = {
+    "worst-case": "the adversary may choose all other records",
+    "isolated": "the adversary sees only the differing record's own noisy contribution",
+}
+FIXED = (
+    "The noise, the sampling and the number of steps were fixed before the run. Where the run was stopped early, this "
+    "is the number of the longest run that was possible; where noise or steps were chosen from what had been released, "
+    "it does not hold."
+)
+FIXED_SHORT = "with noise, sampling and number of steps fixed before the run"
+_SEEN = {
+    "worst-case": "sees every noisy sum and may choose all other records",
+    "isolated": "sees only the differing record's own noisy contribution",
+}
+NOT_DP = "not differential privacy: the adversary sees only the differing record's own noisy contribution"
+
+
+def unit_text(run: Run) -> str:
+    """What is protected: one record, or one unit with all its records."""
+    if run.unit is None:
+        return "one record"
+    return (
+        f"one {run.unit} with {f'up to {run.records_per_unit:,} records' if run.records_per_unit > 1 else 'one record'}"
+    )
+
+
+def neighbors_text(run: Run) -> str:
+    """What neighbors differ by; where only one of adding and removing a record is meant, which."""
+    unit = unit_text(run)
+    return scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}"
+
+
+def batches_text(run: Run) -> str:
+    """How batches were drawn."""
+    words = scheme_of(run).batches(run).format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
+    if "last_batch" in scheme_of(run).keys and run.sizes is not None and run.sizes[0] % run.sizes[1]:
+        words += f", the last, shorter one {'kept' if run.last_batch == 'keep' else 'dropped'}"
+    return words
+
+
+def scope_text(runs: Sequence[Run]) -> str:
+    """The end of a sentence that begins with a guarantee: for whom, for which run, against whom."""
+    drawn = " and then ".join(
+        dict.fromkeys(
+            f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''} of {batches_text(run)}, with noise "
+            f"multiplier {nearest_digits(run.noise_multiplier, 8)} and {SUMS[run.normalization]}"
+            for run in runs
+        )
+    )
+    return f"for {neighbors_text(runs[0])}, in {drawn}, against an adversary who {_SEEN[runs[0].view]}"
+
+
+def scope_record(runs: Sequence[Run]) -> dict[str, object]:
+    """The same for programs; of several phases, all of them."""
+
+    def joined(texts: Sequence[str]) -> str:
+        return " and then ".join(dict.fromkeys(texts))
+
+    return {
+        "sampler": joined([batches_text(run) for run in runs]),
+        "adjacency": runs[0].adjacency,
+        "neighbors": neighbors_text(runs[0]),
+        "view": runs[0].view,
+        "adversary": VIEWS[runs[0].view],
+        "unit": unit_text(runs[0]),
+        "released": joined([f"{SUMS[run.normalization]} of clipped gradients, of every step" for run in runs]),
+        "assumed": list(dict.fromkeys(name for run in runs for name in run.assumed if name in run.to_dict())),
+        "conditions": [FIXED],
+    }
