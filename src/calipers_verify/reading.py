@@ -96,7 +96,9 @@ def expected(shape: Any) -> str:
 
 
 def _brief(number: Fraction | int) -> str:
-    return str(number) if abs(number) < 10**20 and number.denominator < 10**20 else f"about {float(number):.3g}"
+    exact = Fraction(number)
+    short = abs(exact) < 10**20 and exact.denominator < 10**20
+    return str(exact) if short else f"about {float(exact):.3g}"
 
 
 def parsed(data: bytes) -> Any:
