@@ -86,5 +86,5 @@ def is_intact(record: Mapping[str, object]) -> bool:
     rest = {key: value for key, value in about.items() if key != "sha256"}
     try:
         return digest({**record, "provenance": rest}) == about.get("sha256")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False

@@ -263,19 +263,19 @@ def counting(calls: list[int]) -> FunctionTarget:
 
 
 def test_what_the_ledger_holds_is_not_played_again(path: Path) -> None:
-    """A complete ledger is only read; an incomplete one plays what is missing and repeats one chunk as a check."""
+    """Of a ledger one chunk is played again as a check, whether it is complete or not, and what is missing."""
     calls: list[int] = []
     first = play(counting(calls), Plain(), trials=20, seed=1, chunk=5, ledger=path)
     assert len(calls) == 2 * (20 + 5)
     again = play(counting(calls), Plain(), trials=20, seed=1, chunk=5, ledger=path, resume=True)
-    assert len(calls) == 2 * (20 + 5)
+    assert len(calls) == 2 * (20 + 5 + 5)
     assert (again.absent == first.absent).all()
     connection = sqlite3.connect(path)
     connection.execute("DELETE FROM chunk WHERE number = 2")
     connection.commit()
     connection.close()
     last = play(counting(calls), Plain(), trials=20, seed=1, chunk=5, ledger=path, resume=True)
-    assert len(calls) == 2 * (20 + 5) + 2 * (5 + 5)
+    assert len(calls) == 2 * (20 + 5 + 5) + 2 * (5 + 5)
     assert (last.present == first.present).all()
 
 

@@ -44,6 +44,16 @@ def test_exit_statuses(files, status, folder) -> None:
     assert len(result.stdout.splitlines()) == len(files)
 
 
+@pytest.mark.parametrize("name", ["--help", "-h", "--epsilon=1000", "--github", "--"])
+def test_behind_dashes_every_word_is_a_file(name, folder) -> None:
+    """A file that is called like an option is checked, and an option there is a file that is missing."""
+    assert run("check", *BUDGET, "--", "private.toml", name).exit_code == 2
+    (folder / name).write_text(SHUFFLED)
+    result = run("check", *BUDGET, "--", "private.toml", name)
+    assert result.exit_code == 4, result.output
+    assert result.stdout.splitlines()[1].startswith(f"{name}: The budget of epsilon = 1 at delta = 1e-5 is exceeded")
+
+
 def test_a_budget_between_the_jaws_is_status_3(folder) -> None:
     """Where neither proof nor attack decides, the gate stays shut."""
     row = json.loads(run("measure", "--run", "shuffled.toml", "--json").stdout)["epsilon"][0]
@@ -137,6 +147,26 @@ def test_junit_counts_what_failed(folder) -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
     assert [case.get("name") for case in suite] == ["private.toml", "shuffled.toml"]
     assert [len(case.findall("failure")) for case in suite] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "gaussian.toml", "--epsilon", "9", "--delta", "1e-5", "--junit"),
+        ("export", "gaussian.toml", "--form", "checklist", "-o"),
+        ("receipt", "gaussian.toml", "-o"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_files_are_replaced_as_the_refusal_says(command, folder) -> None:
+    """Its own file a command writes again; somebody else's with the option that the refusal names."""
+    (folder / "gaussian.toml").write_text("sample_rate = 1.0\nsteps = 1\nnoise_multiplier = 2.0\n")
+    assert [run(*command, "own").exit_code for _ in range(2)] == [0, 0]
+    (folder / "thesis").write_text("all of it\n")
+    result = run(*command, "thesis")
+    assert (result.exit_code, "say --overwrite" in result.stderr) == (2, True)
+    assert (folder / "thesis").read_text() == "all of it\n"
+    assert run(*command, "thesis", "--overwrite").exit_code == 0
 
 
 def test_odd_names_break_neither_xml_nor_annotations(folder) -> None:

@@ -77,7 +77,7 @@ def test_the_checklist_says_what_each_answer_is_based_on(found, measurement) -> 
     text = render(disclose(measurement, about=told, how="probed"), "checklist")
     basis = {row.split(" | ")[0][2:]: row.split(" | ")[-1].rstrip("| ") for row in text.splitlines() if row[:2] == "| "}
     assert basis["Privacy parameter"] == "the measurement"
-    assert basis["Unit of privacy"].endswith("as found by running the implementation as a black box")
+    assert basis["Unit of privacy"].endswith("as its receipt says, from running the implementation as a black box")
     assert basis["Side channels"] == "the deployer's word"
     assert basis["Data collection exposure"] == "nothing yet"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -133,11 +134,14 @@ def test_the_hook_stops_a_commit(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(BUDGET)
     (tmp_path / "run.toml").write_text(PRIVATE)
     (tmp_path / "loud_run.toml").write_text(LOUD)
-    program, *arguments = shlex.split(hook()["entry"])
+    program, *arguments = [*shlex.split(hook()["entry"]), *json.loads(hook()["args"])]
     assert program == "calipers"
     command = [sys.executable, "-m", program, *arguments]
     assert play([*command, "run.toml"], tmp_path).returncode == 0
     assert play([*command, "run.toml", "loud_run.toml"], tmp_path).returncode == 4
+    hidden = tmp_path / "--junit=run.toml"
+    hidden.write_text(LOUD)
+    assert play([*command, "run.toml", hidden.name], tmp_path).returncode == 4
 
 
 def action_environment() -> set[str]:
@@ -152,6 +156,20 @@ def test_the_action_and_its_script_use_the_same_names() -> None:
     (command,) = re.findall(r"^ +run: (.*)$", (ROOT / "action.yml").read_text("utf-8"), flags=re.M)
     assert "${{" not in command
     assert ".ci/action-check" in command
+
+
+def act(folder: Path, **inputs: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """The action's script, with the inputs where GitHub puts them; and what it wrote as outputs."""
+    output = folder / "output"
+    output.unlink(missing_ok=True)
+    more = {name: "" for name in action_environment()} | {
+        "CALIPERS_PYTHON": sys.executable,
+        "CALIPERS_INSTALL": "none",
+        "CALIPERS_HERE": str(ROOT),
+        "GITHUB_OUTPUT": str(output),
+    }
+    result = play(["bash", str(ROOT / ".ci" / "action-check")], folder, **more | inputs)
+    return result, output.read_text()
 
 
 @pytest.mark.parametrize(
@@ -169,15 +187,107 @@ def test_the_action_fails_the_workflow(inputs: dict[str, str], status: int, said
     (tmp_path / "pyproject.toml").write_text(BUDGET)
     (tmp_path / "run.toml").write_text(PRIVATE)
     (tmp_path / "loud.toml").write_text(LOUD)
-    output = tmp_path / "output"
-    more = {name: "" for name in action_environment()} | {
-        "CALIPERS_PYTHON": sys.executable,
-        "CALIPERS_INSTALL": "none",
-        "CALIPERS_HERE": str(ROOT),
-        "GITHUB_OUTPUT": str(output),
-    }
-    result = play(["bash", str(ROOT / ".ci" / "action-check")], tmp_path, **more | inputs)
+    result, output = act(tmp_path, **inputs)
     assert result.returncode == status, result.stderr
     assert said in result.stdout
-    assert output.read_text() == f"status={status}\n"
+    assert output == f"status={status}\n"
     assert not (tmp_path / "hacked").exists()
+
+
+HOSTILE = {
+    "one file per line": ("run.toml\nloud.toml\n", 4),
+    "lines of Windows, tabs, empty lines": ("\r\nrun.toml\r\n\r\n\tloud.toml\r\n", 4),
+    "form feeds": ("run.toml\floud.toml\v", 4),
+    "help": ("loud.toml --help", 2),
+    "short help": ("loud.toml -h", 2),
+    "another budget": ("loud.toml --epsilon 1000", 2),
+    "another budget, joined": ("loud.toml --epsilon=1000", 2),
+    "another delta, then dashes": ("loud.toml --delta=0.99 -- run.toml", 2),
+    "a file for outcomes": ("run.toml --junit=hacked", 2),
+    "a glob": ("*.toml", 2),
+    "quotes": ("'run.toml' \"loud.toml\"", 2),
+    "a forged output": ("loud.toml\nstatus=0", 2),
+    "a forged command": ("loud.toml ::set-output::name=status::0", 2),
+    "commands of a shell": ("run.toml; $(touch hacked) `touch hacked` | touch hacked", 2),
+    "nothing but space": (" \n\t\n", 2),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_the_action_hands_over_all_names_behind_dashes(case: str, tmp_path: Path) -> None:
+    """What Python is started with: our options, "--", and the words of `runs` as they are; the status is Python's."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" > started\nexit 7\n")
+    python.chmod(0o755)
+    (tmp_path / "run.toml").touch()
+    runs, _ = HOSTILE[case]
+    inputs = {"CALIPERS_EPSILON": "3 --help", "CALIPERS_DELTA": "--help", "CALIPERS_JUNIT": "-h"}
+    result, output = act(tmp_path, CALIPERS_PYTHON=str(python), CALIPERS_RUNS=runs, **inputs)
+    assert (result.returncode, output) == (7, "status=7\n")
+    options = ["--github", "--epsilon=3 --help", "--delta=--help", "--junit=-h"]
+    started = (tmp_path / "started").read_text().split("\0")[:-1]
+    assert started == ["-P", "-m", "calipers", "check", *options, "--", *runs.split()]
+    assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", HOSTILE)
+def test_the_action_takes_all_its_files_and_nothing_else(case: str, tmp_path: Path) -> None:
+    """Whatever `runs` holds is split at white space and read as names of files: no option, no glob, no command."""
+    (tmp_path / "pyproject.toml").write_text(BUDGET)
+    (tmp_path / "run.toml").write_text(PRIVATE)
+    (tmp_path / "loud.toml").write_text(LOUD)
+    runs, status = HOSTILE[case]
+    result, output = act(tmp_path, CALIPERS_RUNS=runs)
+    assert result.returncode == status, result.stdout + result.stderr
+    assert output == f"status={status}\n"
+    assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["--help", "-h", "--epsilon=1000", "--version", "--"])
+def test_the_action_checks_files_that_are_called_like_options(name: str, tmp_path: Path) -> None:
+    """A pull request may bring files of any name; each is held against the budget as any other."""
+    (tmp_path / "pyproject.toml").write_text(BUDGET)
+    (tmp_path / name).write_text(LOUD)
+    result, output = act(tmp_path, CALIPERS_RUNS=name)
+    assert (result.returncode, output) == (4, "status=4\n"), result.stdout + result.stderr
+    (tmp_path / name).write_text(PRIVATE)
+    assert act(tmp_path, CALIPERS_RUNS=name)[0].returncode == 0
+
+
+@pytest.mark.parametrize("value", ["--help", "1000 --help", "1\nstatus=0"])
+@pytest.mark.parametrize("which", ["EPSILON", "DELTA"])
+def test_a_budget_of_the_action_is_one_number(which: str, value: str, tmp_path: Path) -> None:
+    """What is no number is refused, and ends as bad input."""
+    (tmp_path / "run.toml").write_text(PRIVATE)
+    given = {"CALIPERS_EPSILON": "1", "CALIPERS_DELTA": "1e-5"} | {f"CALIPERS_{which}": value}
+    result, output = act(tmp_path, CALIPERS_RUNS="run.toml", **given)
+    assert (result.returncode, output) == (2, "status=2\n"), result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["calipers.py", "click.py", "tomllib.py"])
+def test_the_action_runs_no_code_of_the_repository_it_checks(name: str, tmp_path: Path) -> None:
+    """A module beside the run files that is called like one of Calipers, or of what it uses, is not imported."""
+    (tmp_path / "pyproject.toml").write_text(BUDGET)
+    (tmp_path / "loud.toml").write_text(LOUD)
+    (tmp_path / name).write_text("import os\nopen('hacked', 'w').close()\nos._exit(0)\n")
+    result, output = act(tmp_path, CALIPERS_RUNS="loud.toml")
+    assert (result.returncode, output) == (4, "status=4\n"), result.stdout + result.stderr
+    assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.slow
+def test_what_the_action_prints_commands_nothing_of_a_file_s(tmp_path: Path) -> None:
+    """Names and keys in a file cannot begin a line of what is printed, where GitHub looks for commands."""
+    (tmp_path / "pyproject.toml").write_text(
+        BUDGET + 'runs = ["x\\n::set-output name=status::0\\n##[set-output name=status]0.toml"]\n'
+    )
+    (tmp_path / "run.toml").write_text('"a\\n::set-output name=status::0\\n##[set-output name=status]0" = 1\n')
+    for inputs in ({}, {"CALIPERS_RUNS": "run.toml"}, {"CALIPERS_RUNS": "::set-output::x ##[error]x"}):
+        result, output = act(tmp_path, **inputs)
+        assert (result.returncode, output) == (2, "status=2\n")
+        lines = (result.stdout + result.stderr).splitlines()
+        assert lines
+        assert not [line for line in lines if line.lstrip().startswith("::") or "##[" in line]

@@ -21,7 +21,9 @@ from calipers.numerics.decimals import ceil_digits, floor_digits
 ROOT = Path(__file__).parents[2]
 SAID = tomllib.loads((Path(__file__).parent / "said_numbers.toml").read_text("utf-8"))
 PAGES = SAID["pages"]
-BRACKET = re.compile(r"\[(\d+\.?\d*), (\d+\.?\d*)\]")
+BRACKET = re.compile(r"\[(?=[^\]]*\.)\d+\.?\d*, \d+\.?\d*\]")
+# Not epsilons of a run that `calipers measure` describes: another accountant's answer, a product of chosen groups, moving rates.
+ELSEWHERE = {"[7.2987, 7.3434]", "[7.3209, 7.3233]"}
 
 
 def prose(page: str) -> str:
@@ -50,7 +52,7 @@ def test_a_bracket_in_a_sentence_is_the_one_measured(row: dict[str, str]) -> Non
 def test_every_bracket_in_a_sentence_is_measured_by_a_test(page: str) -> None:
     """Its line says how."""
     listed = {row["said"] for row in SAID["bracket"]}
-    assert {found[0] for found in BRACKET.finditer(prose(page))} <= listed
+    assert {found[0] for found in BRACKET.finditer(prose(page))} <= listed | ELSEWHERE
 
 
 def test_every_line_is_said_somewhere() -> None:

@@ -234,6 +234,8 @@ def test_what_this_computation_cannot_prove_is_not_confirmed(honest, monkeypatch
     evidence = Evidence(Kind.THEOREM, "a statement", "a source")
     row = honest["measurement"]["epsilon"][0]
     wide = Bracket(row["lower"] / 2, row["upper"] * 2, evidence, evidence)
-    found = SimpleNamespace(epsilon=lambda delta: wide)
+    claim = SimpleNamespace(epsilon=lambda delta: row["claim"])
+    said = {"claim": claim, "closes": True, "notes": honest["measurement"]["notes"], "runs": (RUN,), "tolerance": 1e-3}
+    found = SimpleNamespace(epsilon=lambda delta: wide, **said)
     monkeypatch.setattr("calipers.receipts.verify.measure", lambda runs, tolerance: found)
     assert verify_receipt(honest).standing is Confirmation.UNCONFIRMED

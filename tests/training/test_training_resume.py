@@ -221,7 +221,7 @@ def test_another_model_is_not_resumed_and_no_identity_hides_the_plan(tmp_path) -
     plan, path = Plan(sampler=SAMPLERS["poisson"], noise_multiplier=1.0, seed=3), tmp_path / "c"
     settings = {"device": "cpu", "checkpoint": path, "identity": {"model": "mine", "seed": "0"}}
     train(plan, model_of(), RECORDS, LABELS, **settings)
-    with pytest.raises(InputError, match=r"another run: parameters was \d+, \w{16}, now \d+, \w{16}\. Resume"):
+    with pytest.raises(InputError, match=r"; parameters was \d+, \w{16}, now \d+, \w{16}\. Resume"):
         train(plan, torch.nn.Linear(6, 3), RECORDS, LABELS, **settings)
     with pytest.raises(InputError, match="model was mine, now None"):
         train(plan, model_of(), RECORDS, LABELS, **settings | {"identity": {}})

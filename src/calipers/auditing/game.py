@@ -18,9 +18,10 @@ For Ray, `ray.init(address="auto")` first. Workers must be able to import the ta
 
 **What is refused**, with the chunk and the seed that repeat it: a target that raises, returns NaN, changes the shape of
 its output, takes longer than `time_limit` seconds for a chunk, kills its process, or gives other outputs when the same
-chunk is played again. For the last, the first chunk is played twice (and once more against the ledger when a game is
-resumed): a target that takes randomness from elsewhere cannot be repeated, and one that seeds itself with a constant
-plays one run over and over, which no statistics survive.
+chunk is played again. For the last, the first chunk is played twice: a target that takes randomness from elsewhere
+cannot be repeated, and one that seeds itself with a constant plays one run over and over, which no statistics survive.
+When a game is resumed, a chunk that the ledger holds is played again before anything else, also where none is missing:
+what is in the ledger is believed only of a target that still gives it.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 from calipers.auditing.distinguishers import Distinguisher
-from calipers.auditing.ledger import FORMAT, Ledger, LedgerError, PlayedChunk, open_ledger
+from calipers.auditing.ledger import FORMAT, MODULES, Ledger, LedgerError, PlayedChunk, open_ledger
 from calipers.auditing.parallel import each_played
 from calipers.auditing.targets import Target, TargetError, failure, footprint, refuse_same, within
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
+from calipers.user_code import user_modules
 
 DEFAULT_CHUNK = 100
 SEEDS = 2**128
@@ -88,6 +90,7 @@ class Game:
             "trials": self.trials if self.planned is None else self.planned,
             "seed": str(self.seed),
             "chunk": self.chunk,
+            MODULES: user_modules(),
         } | ({} if self.planned is None else {"sequential": True})
 
 
@@ -95,9 +98,9 @@ class HowToPlay(TypedDict, total=False):
     """How a game is played. `chunk` None takes the target's own `chunk` attribute, or 100 runs at a time.
 
     `time_limit` is in seconds for each chunk; `progress(done, trials)` is called in this process. With `ledger`,
-    finished chunks are kept in that file, and `resume=True` goes on where it ends (or starts it). Chunks kept there are
-    not played again; killing the process loses at most the chunks in flight, one for each worker. `repeat_first=False`
-    plays the first chunk once: for a target that has passed this check before.
+    finished chunks are kept in that file, and `resume=True` goes on where it ends (or starts it). Of the chunks kept
+    there only the first is played again; killing the process loses at most the chunks in flight, one for each worker.
+    `repeat_first=False` plays the first chunk of a new game once: for a target that has passed this check before.
     """
 
     jobs: int
@@ -179,18 +182,19 @@ def _played(game: Game, stages: Sequence[int], book: Ledger | None, playing: Pla
     progress = playing.progress or (lambda done, total: None)
     done = sum(game.size(number) for number in known)
     progress(done, game.trials)
-    repeat = playing.repeat_first
-    kept = 0 in known
+    if known:
+        for found in each_played(play_chunk, game, [min(known)], playing.jobs, playing.joblib_backend):
+            _check_repeated(game, known[found.number], found, resumed=True)
+    repeat = playing.repeat_first and not known
     for trials in stages:
         needed = range(-(-trials // game.chunk))
         missing = [number for number in needed if number not in known]
-        # Chunk 0 is played twice, or once more than the ledger has it.
+        # Chunk 0 is played twice.
         numbers = [0, *missing] if repeat and missing else missing
         repeat = repeat and not missing
         for found in each_played(play_chunk, game, numbers, playing.jobs, playing.joblib_backend):
-            reference = known.get(0) if found.number == 0 else None
-            if reference is not None:
-                _check_repeated(game, reference, found, resumed=kept)
+            if found.number in known:
+                _check_repeated(game, known[found.number], found, resumed=False)
                 continue
             _check_shape(game, known, found)
             known[found.number] = found

@@ -3,8 +3,9 @@
 - **A chunk is there whole or not at all.** Each is one transaction in a write-ahead log, flushed before the next is
   accepted. Killing the process at any moment leaves every recorded chunk readable; what was in flight is lost.
 - **A ledger belongs to one game.** It holds the game's fingerprint: the digest of what the target, the distinguisher,
-  the seed, the number of trials and the chunk size are. A ledger with another fingerprint is refused, and the message
-  says what differs. The number of trials is part of it on purpose: playing on because the first result was not yet
+  the seed, the number of trials and the chunk size are, and of every module of the user's (`calipers.user_code`). A
+  ledger with another fingerprint is refused, and the message says what differs; of modules, those count that are loaded
+  both times. The number of trials is part of it on purpose: playing on because the first result was not yet
   significant would spoil the confidence level.
 - **Nothing is overwritten.** A file that exists is opened only when the caller asks to resume, and only if it is a
   ledger: its first hundred bytes say whether it is an SQLite database of ours, before SQLite gets to see it. A new
@@ -28,8 +29,10 @@ import numpy as np
 
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
+from calipers.user_code import changed_modules
 
-FORMAT = 1
+FORMAT = 2
+MODULES = "modules"
 # "CALI" in ASCII, at bytes 68-71 of the file: SQLite's own place for whose database it is.
 APPLICATION = 0x43414C49
 HEADER = b"SQLite format 3\x00"
@@ -102,6 +105,8 @@ def open_ledger(path: Path, description: dict[str, object], *, resume: bool) -> 
     another game; the file is never changed then.
     """
     path = Path(path)
+    if path.is_symlink() and not path.exists():
+        raise LedgerError(f"{path} is a link to {os.readlink(path)}, which is not there; name another file.")
     if path.exists():
         if not resume:
             raise LedgerError(
@@ -138,8 +143,16 @@ def _compare(path: Path, connection: sqlite3.Connection, description: dict[str, 
     row = connection.execute("SELECT fingerprint, description FROM game").fetchone()
     if row is None or fingerprint(json.loads(row[1])) != row[0]:
         raise LedgerError(f"The ledger {path} is damaged: it does not say which game it belongs to.")
-    if row[0] != fingerprint(description):
-        there, here = _flat(json.loads(row[1])), _flat(json.loads(_canonical(description)))
+    begun, now = json.loads(row[1]), json.loads(_canonical(description))
+    if not isinstance(begun, dict) or not isinstance(begun.get(MODULES, {}), dict):
+        raise LedgerError(f"The ledger {path} is damaged: it does not say with which code it was begun.")
+    if changed := changed_modules(begun.pop(MODULES, {}), now.pop(MODULES, {})):
+        raise LedgerError(
+            f"The ledger {path} was begun with other code: {', '.join(changed[:4])} changed since. Put back what was "
+            "there, or name another file."
+        )
+    if begun != now:
+        there, here = _flat(begun), _flat(now)
         keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         shown = "; ".join(f"{key} is {there.get(key)} there and {here.get(key)} here" for key in keys[:4])
         raise LedgerError(f"The ledger {path} belongs to another game: {shown}. Name another file.")

@@ -102,7 +102,8 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
     Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
 
     With --ledger an audit can be killed at any moment and continued with --resume; the result is
-    the same as without the interruption.
+    the same as without the interruption. A chunk that the ledger holds is played again first; the
+    ledger is refused if it differs, or if a module of yours has changed since it was begun.
 
     An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
     adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calipers.cli.kinds import REAL, option
-from calipers.cli.options import check_place, json_option, write
+from calipers.cli.options import check_place, json_option, overwrite_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @json_option
 @option("--github", bool, "Print GitHub workflow commands, shown as annotations in a pull request.")
 @option("--junit", None, "Also write the outcomes as JUnit XML.", called="junit_path", metavar="FILE")
+@overwrite_option
 def check_command(
     files: tuple[str, ...],
     epsilon: float | None,
@@ -35,7 +36,9 @@ def check_command(
     """Measure runs and hold them against a privacy budget.
 
     RUN is a run file, a receipt, or what `calipers measure --json` printed; the run in it is measured
-    again, numbers in it are not believed. The budget is given by options, by [calipers] in a run
+    again, numbers in it are not believed. What else a receipt says is verified as well (see
+    verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
+    word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
     file, or by [tool.calipers] in the nearest pyproject.toml; what is said nearest wins, key by key.
     Without RUN, the files that `runs` in pyproject.toml names are checked.
 
@@ -51,7 +54,7 @@ def check_command(
       0  the upper jaw, a proof, is within the budget
       3  it is not, or nothing finite is proven
       4  an explicit attack already exceeds the budget
-      1  the bracket could not be certified
+      1  the bracket could not be certified, or a receipt contradicts its run
       2  bad input; nothing was measured
 
     \b
@@ -86,17 +89,22 @@ def check_command(
 def _checked(files: tuple[str, ...], options: dict[str, object]) -> list[Checked]:
     """Every run against its budget. All files are read before anything is measured."""
     from calipers.gate import check, configured, find_settings, read_described, uncertified
+    from calipers.receipts.verify import verify_receipt, with_receipt
 
     place, settings = find_settings()
     described = [read_described(name) for name in files or _listed(place, settings)]
     asked = [(one, configured(options, one.budget or {}, settings)) for one in described]
     for one, budget in asked:
         budget.about(budget.asked_of(one.runs))
-    return [
+    found = [
         check(one.runs, budget, name=one.name, attained=one.attained)
         if one.runs
-        else uncertified(one.name, (), budget, " ".join(one.reasons) or "the file says so.")
+        else uncertified(one.name, (), budget, " ".join(one.in_its_words) or "the file says so.")
         for one, budget in asked
+    ]
+    return [
+        result if one.receipt is None else with_receipt(result, verify_receipt(one.receipt))
+        for (one, _), result in zip(asked, found, strict=True)
     ]
 
 

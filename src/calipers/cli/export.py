@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from calipers.cli.kinds import REAL, option
-from calipers.cli.options import check_place, tolerance_option, write
+from calipers.cli.options import check_place, overwrite_option, tolerance_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -22,6 +22,7 @@ FORMS = ("short", "model-card", "checklist", "registry")
 @option("--about", None, "A TOML file that says what Calipers cannot measure.", called="about_path", metavar="FILE")
 @tolerance_option(1e-3)
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
+@overwrite_option
 def export_command(
     run_path: str, form: str, delta: float, about_path: str | None, tolerance: float, output: str | None
 ) -> None:
@@ -67,7 +68,7 @@ def export_command(
             deltas=[delta],
             how=described.how,
             attained=described.attained,
-            conditions=(*described.reasons, *described.conditions),
+            conditions=described.in_its_words,
             about=about,
         )
         text = render(found, form)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from calipers.cli.kinds import COUNT, REAL, option
-from calipers.cli.options import check_place, json_option, tolerance_option, write
+from calipers.cli.options import check_place, json_option, overwrite_option, tolerance_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -24,6 +24,7 @@ from calipers.errors import InputError
 @option("--noise-source", None, "Where the noise comes from, as you declare it.", metavar="TEXT")
 @option("--library", None, "What trained; repeatable.", called="libraries", multiple=True, metavar="NAME=VERSION")
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
+@overwrite_option
 def receipt_command(
     run_path: str | None,
     probe_path: str | None,

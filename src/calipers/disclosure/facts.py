@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from calipers.domains import choice
 from calipers.errors import UnsupportedError
 from calipers.measure import Measurement
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
@@ -25,6 +26,12 @@ _NEIGHBORS = {
 _VIEWS = {
     "worst-case": "The adversary sees every update of the training and may choose all other records.",
     "isolated": "The adversary sees only the differing record's own noisy contribution: a weaker adversary than usual.",
+}
+
+_KNOWN = {
+    "declared": "as declared by whoever trained",
+    "attached": "as its receipt says, from a record that watched the training",
+    "probed": "as its receipt says, from running the implementation as a black box",
 }
 
 
@@ -100,12 +107,7 @@ class Disclosure:
     @property
     def known(self) -> str:
         """How it is known that the training was this run."""
-        words = {
-            "declared": "as declared by whoever trained",
-            "attached": "as seen by a record that watched the training",
-            "probed": "as found by running the implementation as a black box",
-        }
-        return words.get(self.how, self.how)
+        return _KNOWN[self.how]
 
     @cached_property
     def origin(self) -> dict[str, object]:
@@ -123,6 +125,7 @@ def disclose(
     about: Mapping[str, object] | None = None,
 ) -> Disclosure:
     """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven."""
+    choice("how", how, tuple(_KNOWN))
     answers = answer(measurement, Questions(deltas=tuple(deltas), fprs=(0.01,)))
     found = Disclosure(answers, how, attained, (FIXED, *conditions), dict(about or {}))
     if not math.isfinite(found.row.bracket.upper):

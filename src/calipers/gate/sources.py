@@ -4,11 +4,14 @@ A file is read for the *run* alone. Numbers that stand in it are never believed:
 
 Receipts of a training that was watched may say that their run only bounds what was executed (`attained` false: the loop
 broke off, or drew in a way no run describes). Then the upper jaw holds and the lower one is about something else.
+
+JSON in which an object has a key twice is refused: readers disagree about which of the two counts.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +19,7 @@ from typing import Any
 
 from calipers.errors import InputError
 from calipers.gate.budget import settings_of
+from calipers.gate.receipt_shape import checked_receipt
 from calipers.provenance import is_intact
 from calipers.run import Run, as_phases, load_runs
 
@@ -24,7 +28,10 @@ MOST_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class Described:
-    """A run as somebody wrote it down; no runs: nothing is proven about it, and `reasons` say why."""
+    """A run as somebody wrote it down; no runs: nothing is proven about it, and `reasons` say why.
+
+    `receipt`: the receipt it stands in, if it does. What is said of it there is hearsay (`in_its_words`).
+    """
 
     name: str
     runs: tuple[Run, ...]
@@ -33,6 +40,13 @@ class Described:
     conditions: tuple[str, ...] = ()
     how: str = "declared"
     budget: Mapping[str, object] | None = None
+    receipt: Mapping[str, Any] | None = None
+
+    @property
+    def in_its_words(self) -> tuple[str, ...]:
+        """Reasons and conditions as what they are: what the writer of the receipt says."""
+        words = [json.dumps(" ".join(text.split()), ensure_ascii=False) for text in (*self.reasons, *self.conditions)]
+        return tuple(f"The receipt says, unverified: {text}" for text in words)
 
 
 def read_described(path: str) -> Described:
@@ -50,14 +64,27 @@ def read_described(path: str) -> Described:
             f"{path} holds no run; expected a run file, a receipt, or what `calipers measure --json` prints."
         )
     try:
+        if "executed" in record:
+            checked_receipt(record)
         runs = runs_of(holder["run"])
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    found = record.get("executed")
-    if not isinstance(found, dict):
+    if "executed" not in record:
         return Described(path, runs)
-    reasons, conditions = (tuple(map(str, found.get(key) or ())) for key in ("reasons", "conditions"))
-    return Described(path, runs, found.get("attained") is True, reasons, conditions, str(found.get("how")))
+    found = record["executed"]
+    reasons, conditions = tuple(found["reasons"]), tuple(found["conditions"])
+    return Described(path, runs, found["attained"], reasons, conditions, found["how"], receipt=record)
+
+
+class _TwiceError(Exception):
+    """A key that an object has twice."""
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _TwiceError(repr(Counter(name for name, _ in pairs).most_common(1)[0][0]))
+    return found
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -69,7 +96,9 @@ def read_json(path: str) -> dict[str, Any]:
     if len(data) > MOST_BYTES:
         raise InputError(f"{path} has {len(data)} bytes, more than {MOST_BYTES}; it is nothing that Calipers wrote.")
     try:
-        record = json.loads(data.decode("utf-8-sig"))
+        record = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_each_once)
+    except _TwiceError as error:
+        raise InputError(f"{path} has the key {error} twice in one object; nobody can say which counts.") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON in UTF-8.") from error
     if not isinstance(record, dict):

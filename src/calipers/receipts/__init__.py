@@ -7,7 +7,8 @@ verify_receipt(loaded)
 
 from __future__ import annotations
 
+from calipers.gate.receipt_shape import SCHEMA
 from calipers.receipts.verify import Confirmation, Verified, read_receipt, verify_receipt
-from calipers.receipts.write import SCHEMA, receipt, write_receipt
+from calipers.receipts.write import receipt, write_receipt
 
 __all__ = ["SCHEMA", "Confirmation", "Verified", "read_receipt", "receipt", "verify_receipt", "write_receipt"]

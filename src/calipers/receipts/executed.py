@@ -17,9 +17,12 @@ from importlib import metadata
 from typing import Any
 
 from calipers.errors import InputError
+from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
 
-DECLARED, ATTACHED, PROBED, UNSTATED = "declared", "attached", "probed", "not stated"
+DECLARED, ATTACHED, PROBED = WAYS
+UNSTATED = "not stated"
+CLIPPING, NOISE = STATED_FACTS
 _MEASURING = ("numpy", "scipy")
 _TRAINING = (
     "torch",
@@ -59,21 +62,9 @@ class Executed:
         }
 
 
-_FACTS = {
-    "sampler": "sampler",
-    "sample rate": "rate",
-    "steps": "total_steps",
-    "noise multiplier": "noise_multiplier",
-    "divisor": "normalization",
-    "adjacency": "adjacency",
-    "view": "view",
-}
-"""How a receipt calls what a run says."""
-
-
 def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], ...]:
     """What the run itself says; one value for each phase where there are several."""
-    told = {fact: [getattr(run, name) for run in runs] for fact, name in _FACTS.items() if runs}
+    told = {fact: [getattr(run, name) for run in runs] for fact, name in RUN_FACTS.items() if runs}
     return tuple((fact, values[0] if len(values) == 1 else values, how) for fact, values in told.items())
 
 
@@ -90,8 +81,8 @@ def attached(record: Any, **stated: object) -> Executed:
     norms = facts.get("clipping norms realized", [])
     seen = (
         *run_facts(runs, ATTACHED),
-        ("clipping norm", norms[0] if len(norms) == 1 else norms, ATTACHED),
-        ("noise source", facts.get("noise source", UNSTATED), ATTACHED),
+        (CLIPPING, norms[0] if len(norms) == 1 else norms, ATTACHED),
+        (NOISE, facts.get("noise source", UNSTATED), ATTACHED),
     )
     return Executed(
         ATTACHED, runs, record.attained(), reasons, tuple(measured.conditions), seen, facts,
@@ -104,7 +95,7 @@ def probed(report: Mapping[str, Any], length: Mapping[str, object], **stated: ob
     if not isinstance(report.get("findings"), list):
         raise InputError("Expected what `calipers probe --json` prints.")
     found = [finding for finding in report["findings"] if isinstance(finding, dict)]
-    facts = tuple((f"probe: {one.get('subject')}", one.get("verdict"), PROBED) for one in found)
+    facts = tuple((f"{PROBE_FACT}{one.get('subject')}", one.get("verdict"), PROBED) for one in found)
     observed = {key: report.get(key) for key in ("target", "error_probability", "caveats", "unseen")}
     observed["findings"] = found
     if report.get("run") is None:
@@ -137,7 +128,7 @@ def refuse_contradiction(runs: Sequence[Run], report: Mapping[str, Any]) -> None
 
 
 def _stated(stated: Mapping[str, object]) -> tuple[tuple[str, object, str], ...]:
-    named = (("clipping norm", stated.get("max_grad_norm")), ("noise source", stated.get("noise_source")))
+    named = ((CLIPPING, stated.get("max_grad_norm")), (NOISE, stated.get("noise_source")))
     return tuple((name, value, UNSTATED if value is None else DECLARED) for name, value in named)
 
 

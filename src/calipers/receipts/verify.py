@@ -1,30 +1,36 @@
-"""Verifying a receipt: its run is measured again, and its numbers are held against what comes out.
+"""Verifying a receipt: its run is measured again, and what it says of the run is held against what comes out.
 
-    confirmed      the new proof does not exceed the upper value, the new attack reaches the lower one
-    unconfirmed    they are compatible, but this computation proves less than the receipt says
-    contradicted   a new attack exceeds the upper value, a new proof lies below the lower one, or the facts of the
-                   receipt are not those of its own run
+    confirmed      the new proof does not exceed the upper value, the new attack reaches the lower one, and everything
+                   else that follows from the run comes out again
+    unconfirmed    they are compatible, but this computation proves less than the receipt says, or words it otherwise
+    contradicted   a new attack exceeds the upper value, a new proof lies below the lower one, or the facts, the claim
+                   or the verdict of the receipt are not those of its own run
 
-What a receipt says about *how* something was found out (declared, attached, probed) is hearsay to a third party: that
-the training was this run is vouched for by whoever signs it. What follows from the run is not.
+"Confirmed" is about what was compared, and the last sentence says what that is. What a receipt says about *how*
+something was found out (declared, attached, probed), its reasons, conditions, observations and libraries, are hearsay
+to a third party: that the training was this run is vouched for by whoever signs it. What follows from the run is not.
 """
 
 from __future__ import annotations
 
 import enum
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.gate.outcome import Checked, Outcome
+from calipers.gate.receipt_shape import PROBE_FACT, STATED_FACTS, checked_receipt
 from calipers.gate.sources import read_json, runs_of
-from calipers.measure import measure
+from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.provenance import digest, is_intact
 from calipers.receipts.executed import run_facts
-from calipers.receipts.write import SCHEMA
+from calipers.receipts.write import refuted, section_of
+from calipers.reports.records import strict
 from calipers.run import Run
 
 _NARROWER = (1.0, 0.1, 0.01)
@@ -61,103 +67,191 @@ def read_receipt(path: str) -> dict[str, Any]:
     """The receipt in a file; `InputError` if it is none, or was changed after it was written."""
     record = read_json(path)
     try:
-        return _checked(record)
+        checked_receipt(record)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _checked(record: dict[str, Any]) -> dict[str, Any]:
-    if record.get("schema") != SCHEMA:
-        raise InputError(f"it is no receipt of the form {SCHEMA}; `calipers receipt` writes them.")
-    if not is_intact(record):
-        raise InputError("it was changed after it was written: its hash does not fit.")
-    for key in ("run", "executed", "measurement"):
-        if not isinstance(record.get(key), dict):
-            raise InputError(f"its key {key!r} is missing or no object.")
-    rows = record["measurement"].get("epsilon")
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and "delta" in row for row in rows):
-        raise InputError("it states no epsilon at any delta.")
-    if record["provenance"].get("run_sha256") != digest(record["run"]):
-        raise InputError("the hash of its run does not fit.")
     return record
 
 
 _KNOWN = {
     "declared": "declared by whoever trained",
-    "attached": "told by a record attached to the training",
+    "attached": "said by a record attached to the training",
     "probed": "concluded from probing the implementation",
 }
+_Said = tuple[Confirmation, str]
 
 
-def verify_receipt(record: dict[str, Any]) -> Verified:
-    """Measure the run of a receipt again and compare."""
-    record = _checked(record)
+def verify_receipt(record: Mapping[str, Any]) -> Verified:
+    """Measure the run of a receipt again and compare.
+
+    Args:
+        record: The receipt, as `read_receipt` returns it.
+
+    Returns:
+        Its standing, which is about what the last sentence says was compared.
+
+    Raises:
+        InputError: It is no receipt, or was changed after it was written.
+    """
+    checked_receipt(record)
     runs = runs_of(record["run"])
-    executed = record["executed"]
+    executed, measured = record["executed"], record["measurement"]
     wrong = _false_facts(runs, executed)
+    if not runs:
+        wrong += _numbers_of_nothing(measured)
+    else:
+        wrong += _own_contradictions(runs, measured)
     if wrong:
         return Verified(Confirmation.CONTRADICTED, tuple(wrong))
-    rows = record["measurement"]["epsilon"]
     if not runs:
-        finite = [row for row in rows if row.get("upper") is not None or row.get("lower")]
-        if finite:
-            return Verified(Confirmation.CONTRADICTED, ("It states numbers, and no run that they could be about.",))
         return Verified(Confirmation.CONFIRMED, ("It says that nothing is proven, and so states no number.",))
-    attained = executed.get("attained") is True
-    found, sentences, worst = [], [], Confirmation.CONFIRMED
-    for row in rows:
-        standing, sentence, bracket = _compared(runs, row, attained, _tolerance(record))
-        sentences.append(sentence)
-        if bracket is not None:
-            found.append((float(row["delta"]), bracket))
-        worst = max(worst, standing, key=lambda one: one.exit_status)
-    how = executed.get("how")
-    sentences.append(f"That the training was this run is {_KNOWN.get(how, how)}; a measurement cannot verify it.")
-    return Verified(worst, tuple(sentences), tuple(found))
+    said, found = _measured_again(record, runs)
+    worst = max((standing for standing, _ in said), key=lambda one: one.exit_status)
+    known = f"That the training was this run is {_KNOWN[executed['how']]}; a measurement cannot verify it."
+    return Verified(worst, (*(text for _, text in said), known, _scope(record)), found)
+
+
+def with_receipt(checked: Checked, verified: Verified) -> Checked:
+    """What the gate found of the run in a receipt, and what became of the receipt.
+
+    A run whose receipt is contradicted is not within its budget, whatever its proof: which of two things that
+    contradict each other was executed, nobody can say.
+    """
+    if verified.standing is Confirmation.CONFIRMED:
+        return checked
+    why = " ".join(verified.sentences) if verified.standing is Confirmation.CONTRADICTED else verified.sentences[0]
+    sentence = f"{checked.sentence} Its receipt is {verified.standing.value}: {why}"
+    fails = verified.standing is Confirmation.CONTRADICTED and checked.outcome is Outcome.WITHIN
+    return replace(checked, sentence=sentence, outcome=Outcome.UNCERTIFIED if fails else checked.outcome)
+
+
+def _own_contradictions(runs: tuple[Run, ...], measured: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the numbers of a receipt whatever its run is."""
+    found = []
+    for row in measured["epsilon"]:
+        if row["upper"] is not None and (row["lower"] or 0.0) > row["upper"]:
+            found.append(f"It states epsilon at least {row['lower']!r} and at most {row['upper']!r}: both cannot be.")
+    if measured["refuted"] is not refuted(runs, measured["epsilon"]):
+        found.append("Its verdict on the claim (refuted) is not what its own numbers say.")
+    return found
+
+
+def _numbers_of_nothing(measured: Mapping[str, Any]) -> list[str]:
+    """What a receipt without a run states although there is nothing that it could be about."""
+    numbers = [
+        row for row in measured["epsilon"] if row["upper"] is not None or row["lower"] or row["claim"] is not None
+    ]
+    if numbers or measured["refuted"] or measured["closes"] or measured["notes"]:
+        return ["It states numbers, and no run that they could be about."]
+    return []
 
 
 def _tolerance(record: Mapping[str, Any]) -> float:
-    tolerance = record["measurement"].get("tolerance")
-    known = isinstance(tolerance, float) and 1e-8 <= tolerance <= 0.5
-    return float(tolerance) if known else 1e-3
+    tolerance = float(record["measurement"]["tolerance"])
+    return tolerance if 1e-8 <= tolerance <= 0.5 else 1e-3
 
 
 def _false_facts(runs: tuple[Run, ...], executed: Mapping[str, Any]) -> list[str]:
-    """The facts of a receipt that are not those of its run."""
-    stated = {one.get("fact"): one.get("value") for one in executed.get("facts", []) if isinstance(one, dict)}
-    return [
-        f"It states {name} = {stated.get(name)!r}, and its run says {value!r}."
-        for name, value, _ in run_facts(runs, "")
-        if stated.get(name) != value
-    ]
+    """The facts of a receipt that are not those of its run, or known in another way than the run is."""
+    stated = {one["fact"]: one for one in executed["facts"]}
+    wrong = []
+    for name, value, how in run_facts(runs, executed["how"]):
+        one = stated.pop(name, {})
+        if json.dumps(one.get("value")) != json.dumps(value):  # by their text: True is not 1
+            wrong.append(f"It states {name} = {one.get('value')!r}, and its run says {value!r}.")
+        elif one["how"] != how:
+            wrong.append(f"It calls {name} {one['how']}, and its run {how}.")
+    for name, one in stated.items():
+        if name not in STATED_FACTS and not name.startswith(PROBE_FACT):
+            wrong.append(f"It states {name} = {one['value']!r}, and has no run.")
+        elif one["how"] == "not stated" and one["value"] is not None:
+            wrong.append(f"It states {name} = {one['value']!r}, and says that nobody stated it.")
+        elif one["how"] not in ("declared", "not stated", executed["how"]):
+            wrong.append(f"It calls {name} {one['how']}, and its run {executed['how']}.")
+    return wrong
+
+
+def _measured_again(record: Mapping[str, Any], runs: tuple[Run, ...]) -> tuple[list[_Said], Any]:
+    """Everything that follows from the run, held against a new measurement; and its brackets."""
+    stated, attained = record["measurement"], record["executed"]["attained"]
+    said: list[_Said] = []
+    brackets = []
+    try:
+        first = measure(runs, tolerance=_tolerance(record))
+        again: Any = strict(section_of(first, attained, [row["delta"] for row in stated["epsilon"]]))
+    except (CertificationError, UnsupportedError) as error:
+        return [(Confirmation.UNCONFIRMED, f"Nothing could be measured: {error}")], ()
+    for row, new in zip(stated["epsilon"], again["epsilon"], strict=True):
+        standing, sentence, bracket = _compared(runs, row, attained, first)
+        said.append((standing, sentence))
+        brackets.append((float(row["delta"]), bracket))
+        if not _same_claim(row["claim"], new["claim"], first.tolerance):
+            where = f"At delta = {setting(row['delta'])} it states a claim of {row['claim']!r}"
+            said.append((Confirmation.CONTRADICTED, f"{where}; Poisson accounting claims {new['claim']!r}."))
+    if stated["refuted"] is not again["refuted"]:
+        said.append((Confirmation.UNCONFIRMED, "Whether the claim is refuted does not come out again."))
+    if stated["closes"] and not again["closes"]:
+        said.append((Confirmation.UNCONFIRMED, "It says that one pair is both proof and attack; here it is not."))
+    if _same_version(record):
+        said += [(Confirmation.UNCONFIRMED, text) for text in _other_words(stated, again)]
+    return said, tuple(brackets)
+
+
+def _same_claim(stated: float | None, found: float | None, tolerance: float) -> bool:
+    """Whether two claims, None where they are not finite, are one within the tolerance of the measurement."""
+    if stated is None or found is None:
+        return stated is found
+    return abs(stated - found) <= tolerance * found
+
+
+def _same_version(record: Mapping[str, Any]) -> bool:
+    return bool(record["provenance"]["calipers"] == __version__)
+
+
+def _other_words(stated: Mapping[str, Any], again: Mapping[str, Any]) -> list[str]:
+    """Sentences about the run that this version of Calipers does not write of it."""
+    found = []
+    if stated["notes"] != again["notes"]:
+        found.append("Its notes are not those of its run.")
+    for row, new in zip(stated["epsilon"], again["epsilon"], strict=True):
+        if any(row.get(key) != new.get(key) for key in ("lower_evidence", "upper_evidence")):
+            found.append(f"What it names as evidence at delta = {setting(row['delta'])} is not that of its run.")
+    return found
+
+
+def _scope(record: Mapping[str, Any]) -> str:
+    """What was compared, and what was not."""
+    words = _same_version(record)
+    compared = ["the facts of the run", "epsilon", "the claim", "refuted", "closes"] + ["notes", "evidence"] * words
+    executed = record["executed"]
+    others = [one["fact"] for one in executed["facts"] if one["fact"] in STATED_FACTS and one["how"] != "not stated"]
+    others += [key for key in ("reasons", "conditions", "observations") if executed[key]]
+    others += ["libraries", "date", "command"] + ["notes and evidence, worded by another version"] * (not words)
+    return f"Compared: {', '.join(compared)}. Not compared, the words of whoever wrote it: {', '.join(others)}."
 
 
 def _compared(
-    runs: tuple[Run, ...], row: Mapping[str, Any], attained: bool, tolerance: float
-) -> tuple[Confirmation, str, Bracket | None]:
-    delta = row["delta"]
-    lower = 0.0 if row.get("lower") is None else float(row["lower"])
-    upper = math.inf if row.get("upper") is None else float(row["upper"])
+    runs: tuple[Run, ...], row: Mapping[str, Any], attained: bool, first: Measurement
+) -> tuple[Confirmation, str, Bracket]:
+    delta = float(row["delta"])
+    lower = 0.0 if row["lower"] is None else float(row["lower"])
+    upper = math.inf if row["upper"] is None else float(row["upper"])
     stated = _between(lower, upper)
     said = f"At delta = {setting(delta)} it states {stated}"
-    bracket = None
+    bracket, again = first.epsilon(delta), ""
     for factor in _NARROWER:
-        try:
-            bracket = measure(runs, tolerance=tolerance * factor).epsilon(delta)
-        except (CertificationError, UnsupportedError) as error:
-            if bracket is None:
-                return Confirmation.UNCONFIRMED, f"{said}; nothing could be measured: {error}", None
-            break
+        if factor < 1.0:
+            try:
+                bracket = measure(runs, tolerance=first.tolerance * factor).epsilon(delta)
+            except (CertificationError, UnsupportedError):
+                break
         shown = bracket.lower if attained else 0.0
         again = _between(shown, bracket.upper)
         if (attained and bracket.lower > upper) or bracket.upper < lower:
             return Confirmation.CONTRADICTED, f"{said}; measured again, {again}.", bracket
         if bracket.upper <= upper and shown >= lower:
-            return (
-                Confirmation.CONFIRMED,
-                f"{said}; measured again, {'the same' if again == stated else again}.",
-                bracket,
-            )
+            new = "the same" if again == stated else again
+            return Confirmation.CONFIRMED, f"{said}; measured again, {new}.", bracket
     return Confirmation.UNCONFIRMED, f"{said}; measured again, only {again}.", bracket
 
 

@@ -14,12 +14,13 @@ training.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
+from calipers.gate.receipt_shape import SCHEMA
 from calipers.measure import Measurement, measure
 from calipers.provenance import sealed
 from calipers.receipts.executed import Executed, attached, declared, measuring_libraries, probed
@@ -27,7 +28,6 @@ from calipers.reports.files import write_whole
 from calipers.reports.records import run_record, strict, to_json
 from calipers.run import Run, as_phases
 
-SCHEMA = "calipers-receipt/1"
 DEFAULT_DELTAS = (1e-5,)
 
 
@@ -91,16 +91,24 @@ def measurement_section(
     if not runs:
         nothing = [{"delta": delta, "lower": 0.0, "upper": None, "claim": None} for delta in deltas]
         return {"tolerance": tolerance, "epsilon": nothing, "refuted": False, "closes": False, "notes": []}
-    measurement = measure(runs, tolerance=tolerance)
+    return {"tolerance": tolerance, **section_of(measure(runs, tolerance=tolerance), attained, deltas)}
+
+
+def section_of(measurement: Measurement, attained: bool, deltas: Sequence[float]) -> dict[str, Any]:
+    """What a receipt says of a measurement that has been asked nothing yet, but for its tolerance."""
     rows = [_row(measurement, delta, attained) for delta in deltas]
-    comparable = all(run.adjacency != "substitute" for run in runs)
     return {
-        "tolerance": tolerance,
         "epsilon": rows,
-        "refuted": comparable and any(row["lower"] > row["claim"] for row in rows),
+        "refuted": refuted(measurement.runs, rows),
         "closes": attained and measurement.closes,
         "notes": list(measurement.notes),
     }
+
+
+def refuted(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an attack exceeds the claim somewhere; a claim about other neighbors cannot be refuted by it."""
+    comparable = all(run.adjacency != "substitute" for run in runs)
+    return comparable and any((row["lower"] or 0.0) > row["claim"] for row in rows if row["claim"] is not None)
 
 
 def _row(measurement: Measurement, delta: float, attained: bool) -> dict[str, Any]:

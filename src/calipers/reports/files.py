@@ -31,6 +31,8 @@ MARKS = (
     b"side,alpha,beta\n",
     b"side,epsilon,delta\n",
     b"Drawn with Calipers",
+    b'<testsuites name="calipers check"',
+    b"## Evaluation after NIST SP 800-226 (March 2025)",
     WEIGHTS,
 )
 """By one of these a file that Calipers wrote is known."""

@@ -13,8 +13,9 @@ killed process have been seen by nobody; they are done again, with the same batc
 never counted twice: a run of T steps releases T noisy sums however often it was killed, and the measurement is that of
 T steps.
 
-**Another run is refused.** The file names what it belongs to (plan, model, data, loss, preparation of the records);
-resuming with anything else would splice two mechanisms that no accounting describes.
+**Another run is refused.** The file names what it belongs to (plan, model, data, loss, preparation of the records, and
+every module of the user's behind them: `calipers.user_code`) and what its first records gave
+(`calipers.training.sampled`); resuming with anything else would splice two mechanisms that no accounting describes.
 
 **One training at a time.** While a training uses a checkpoint, a second one is refused: both would go on from the same
 place with the same noise, and one would overwrite the other. The lock belongs to the process, so that it is gone when
@@ -41,6 +42,7 @@ from typing import Any
 
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
+from calipers.user_code import changed_modules
 from calipers.written import put_whole
 
 if sys.platform == "win32":
@@ -48,7 +50,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-FORMAT = b"calipers training checkpoint 2\n"
+FORMAT = b"calipers training checkpoint 3\n"
+MODULES = "modules"
 
 
 def save_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
@@ -139,6 +142,16 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
     record: dict[str, Any] = torch_module().load(io.BytesIO(content[begin:]), map_location=device, weights_only=True)
     begun = json.loads(record["belongs_to"])
     wanted = json.loads(json.dumps(belongs_to))
+    modules = begun.pop(MODULES, {})
+    if not isinstance(modules, dict):
+        raise InputError(
+            f"{path} is damaged: it does not say with which code it was begun; move it away to begin anew."
+        )
+    if changed := changed_modules(modules, wanted.pop(MODULES, {})):
+        raise InputError(
+            f"{path} was begun with other code: {', '.join(changed[:4])} changed since. Put back what was there, or "
+            "name another file."
+        )
     differing = [key for key in sorted({*begun, *wanted}) if begun.get(key) != wanted.get(key)]
     if differing:
         what = "; ".join(f"{key} was {begun.get(key)}, now {wanted.get(key)}" for key in differing[:3])

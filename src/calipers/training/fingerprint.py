@@ -5,20 +5,29 @@ A loss or a preparation of the records is a function of the user's. Its fingerpr
 - its source text (its byte code where there is no text), without regard to where it stands in the file;
 - what it has bound: defaults, variables of the enclosing function, the arguments of a `functools.partial`, the object
   of a method: numbers, texts and arrays by value, functions by their own fingerprint, everything else by its type;
+- what it takes from its own module, and what that takes: functions and classes of the user's by their text, numbers,
+  texts and arrays by value, unless the function itself sets them;
 - a module of PyTorch: the text it prints, which shows its settings, and its class.
 
-Two functions with one fingerprint may still differ in what they call. A change that was seen is refused.
+`model_fingerprint` is the same for a model: the layers it prints, and the classes of the user's among them. Modules
+that are imported count as a whole (`calipers.user_code`). A change that was seen is refused; what no text shows is left
+to `calipers.training.sampled`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import dis
 import functools
 import hashlib
 import inspect
+import os
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
+
+from calipers.user_code import MAIN, is_users
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEEPEST = 4
@@ -28,8 +37,66 @@ def fingerprint(function: Callable[..., Any] | None) -> str:
     """The function's name and digest; "none" for no function."""
     if function is None:
         return "none"
-    digest = hashlib.sha256(_described(function, 0).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{_described(function, 0)}{_behind([function])}".encode()).hexdigest()[:16]
     return f"{_name(function)}, {digest}"
+
+
+def model_fingerprint(model: Any) -> str:
+    """The model's name, and a digest of its layers and of the user's code among them."""
+    classes = list(dict.fromkeys(type(layer) for layer in model.modules()))
+    printed = re.sub(r"\b0x[0-9a-fA-F]+", "", repr(model))
+    digest = hashlib.sha256(f"{printed}{_behind(classes)}".encode()).hexdigest()[:16]
+    return f"{type(model).__qualname__}, {digest}"
+
+
+def _behind(things: list[Any]) -> str:
+    """What functions and classes of the user's are reached from these by names of their modules, as text."""
+    waiting, seen, texts = list(things), set[int](), []
+    while waiting:
+        thing = waiting.pop()
+        if isinstance(thing, functools.partial):
+            waiting += [thing.func, *thing.args, *thing.keywords.values()]
+        if inspect.ismethod(thing):
+            thing = thing.__func__
+        if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+            thing = type(thing)
+        if id(thing) in seen or not _is_users(thing):
+            continue
+        seen.add(id(thing))
+        if inspect.isclass(thing):
+            waiting += [*thing.__bases__, *filter(inspect.isfunction, vars(thing).values())]
+        else:
+            texts.append(f"{_name(thing)}: {_function(thing, 0)}")
+            waiting += [part for part in _bound(thing) if callable(part)]
+            for name, value in _names(thing):
+                if inspect.isclass(value) or inspect.isfunction(value):
+                    waiting.append(value)
+                elif isinstance(value, (*_PLAIN, tuple)) or (hasattr(value, "dtype") and hasattr(value, "shape")):
+                    texts.append(f"{name} = {_described(value, 0)}")
+    return "\n".join(sorted(set(texts)))
+
+
+def _is_users(thing: Any) -> bool:
+    """Whether a function or class is of the user's: by its file, or by having none that Python or a package owns."""
+    try:
+        path = inspect.getsourcefile(thing)
+    except (TypeError, OSError):
+        path = None
+    if path is not None and os.path.isfile(path):
+        return is_users(path)
+    return getattr(thing, "__module__", None) == MAIN
+
+
+def _names(function: Any) -> list[tuple[str, Any]]:
+    """What a function finds in its module by name, but for what it sets there itself."""
+    codes, used, own = [function.__code__], set[str](), set[str]()
+    while codes:
+        code = codes.pop()
+        codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
+        used.update(code.co_names)
+        own.update(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL")
+    known = function.__globals__
+    return [(name, known[name]) for name in sorted(used - own) if name in known]
 
 
 def _name(thing: Any) -> str:
@@ -65,13 +132,19 @@ def _function(function: Any, depth: int) -> str:
         text = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
         text = f"{function.__code__.co_code.hex()} {function.__code__.co_names} {function.__code__.co_consts!r}"
-    bound = [function.__defaults__, function.__kwdefaults__]
+    given = [function.__defaults__, function.__kwdefaults__]
+    return f"{text} with {_described([*given, *_bound(function)], depth)}"
+
+
+def _bound(function: Any) -> list[Any]:
+    """The variables of the enclosing function; None for one that is not yet filled."""
+    found = []
     for cell in function.__closure__ or ():
         try:
-            bound.append(cell.cell_contents)
-        except ValueError:  # not yet filled
-            bound.append(None)
-    return f"{text} with {_described(bound, depth)}"
+            found.append(cell.cell_contents)
+        except ValueError:
+            found.append(None)
+    return found
 
 
 def _object(thing: Any, depth: int) -> str:

@@ -35,16 +35,18 @@ from calipers.numerics.types import IntArray
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
 from calipers.training.canaries import Planted
-from calipers.training.checkpoint import load_checkpoint, locked, save_checkpoint
+from calipers.training.checkpoint import MODULES, load_checkpoint, locked, save_checkpoint
 from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
-from calipers.training.fingerprint import fingerprint
+from calipers.training.fingerprint import fingerprint, model_fingerprint
 from calipers.training.gradients import GradientSum
 from calipers.training.handling import Along, Handling, HowToTrain, TrainingOptions
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
 from calipers.training.plan import Plan
 from calipers.training.records import records_of
+from calipers.training.sampled import refuse_other_gradients, sampled_gradients
 from calipers.training.torch_library import as_used, chosen_device, random_layers, torch_module
 from calipers.training.updates import Updates
+from calipers.user_code import user_modules
 
 Evaluation = tuple[int, Any]
 """(steps done, what the evaluation returned)."""
@@ -121,7 +123,8 @@ class Trainer:
         self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
         drawing = np.random.SeedSequence(plan.seed, spawn_key=(_BATCHES,))  # of the system's entropy, without a seed
         self._stream = BatchStream(plan.sampler, np.random.default_rng(drawing))
-        self.ranks.agree({**self._belongs_to, "model": fingerprint(model), "tf32": handling.tf32, **versions()})
+        compared = {key: value for key, value in self._belongs_to.items() if key != MODULES}  # each loads its own
+        self.ranks.agree({**compared, "model": fingerprint(model), "tf32": handling.tf32, **versions()})
         if self.ranks.size > 1:
             self._go_to(self.ranks.from_first(self._contents(), self.device) or {})
         else:
@@ -143,12 +146,14 @@ class Trainer:
             **{field.name: repr(getattr(self.plan, field.name)) for field in dataclasses.fields(self.plan)},
             "parameters": f"{self._sum.dimension}, {hashlib.sha256(shapes.encode()).hexdigest()[:16]}",
             "data": self._records.digest,
+            "model's code": model_fingerprint(self.model),
             "loss": fingerprint(self._how.loss),
             "prepare": fingerprint(self._how.prepare),
             "updates": self._updates.told,
             "precision": self._sum.precision,
             "canaries": str(self._canaries.count or "none"),
             "device": self.device.type,
+            MODULES: user_modules(),
         }
 
     def _begin_records(self) -> None:
@@ -192,7 +197,8 @@ class Trainer:
         self.check_ranks()
         with self.ranks.together():
             if self.ranks.leads:
-                save_checkpoint(path, belongs_to=self._belongs_to, contents=self._contents())
+                sample = sampled_gradients(self._sum, self._records, self.device)
+                save_checkpoint(path, belongs_to=self._belongs_to, contents=self._contents() | {"sample": sample})
 
     def resume(self, path: Path) -> bool:
         """Go to the place of the checkpoint at `path`; False if there is none."""
@@ -204,6 +210,10 @@ class Trainer:
         if contents is None:
             return False
         self._go_to(contents)
+        with self.ranks.together():
+            if self.ranks.leads:
+                sample = sampled_gradients(self._sum, self._records, self.device)
+                refuse_other_gradients(path, contents.get("sample", ""), sample, self._sum.precision)
         return True
 
     @property

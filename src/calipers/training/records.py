@@ -64,6 +64,10 @@ class ArrayRecords:
     def begin(self, stream: BatchStream, share: Share, seed_of: Callable[[int], int]) -> None:
         """Nothing is read ahead."""
 
+    def look(self, rows: IntArray) -> Batch:
+        """The inputs and labels of these records, outside of any step."""
+        return self.take(0, rows, 0)
+
     def take(self, step: int, rows: IntArray, seed: int) -> Batch:
         """The inputs and labels of these records."""
         if not len(rows):  # no records, of the shape that records have
@@ -129,6 +133,10 @@ class DatasetRecords:
         self._loader = torch_module("torch.utils.data").DataLoader(
             self._reader, batch_size=None, sampler=ahead(), num_workers=self._workers, collate_fn=_as_it_is
         )
+
+    def look(self, rows: IntArray) -> Batch:
+        """The inputs and labels of these records, outside of any step; no worker reads them."""
+        return self._reader[0, rows][1:]
 
     def take(self, step: int, rows: IntArray, seed: int) -> Batch:
         """The inputs and labels of these records, where they lie: moved to the device piece by piece."""

@@ -1,0 +1,124 @@
+"""The shape of a receipt, checked in one place before anything in it is used.
+
+`reports/assets/receipt.schema.json` says which keys there are and of what kind. Beyond it: facts are those that a
+receipt has and none is stated twice, every delta is one, and both hashes fit. What is left is a receipt as Calipers
+writes them, true or not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from calipers.domains import OPEN_UNIT
+from calipers.errors import InputError
+from calipers.provenance import digest, is_intact
+
+SCHEMA = "calipers-receipt/1"
+WAYS = ("declared", "attached", "probed")
+RUN_FACTS = {
+    "sampler": "sampler",
+    "sample rate": "rate",
+    "steps": "total_steps",
+    "noise multiplier": "noise_multiplier",
+    "divisor": "normalization",
+    "adjacency": "adjacency",
+    "view": "view",
+}
+"""How a receipt calls what a run says."""
+STATED_FACTS = ("clipping norm", "noise source")
+PROBE_FACT = "probe: "
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "number": (int, float),
+}
+
+
+def checked_receipt(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record, if it is a receipt as Calipers writes them.
+
+    Args:
+        record: A JSON object.
+
+    Returns:
+        The same object.
+
+    Raises:
+        InputError: It is no receipt, was changed after it was written, or contradicts itself.
+    """
+    if record.get("schema") != SCHEMA:
+        raise InputError(f"it is no receipt of the form {SCHEMA}; `calipers receipt` writes them.")
+    if not is_intact(record):
+        raise InputError("it was changed after it was written: its hash does not fit.")
+    _refuse_misshapen(record, _schema())
+    if record["provenance"]["run_sha256"] != digest(record["run"]):
+        raise InputError("the hash of its run does not fit.")
+    rows = record["measurement"]["epsilon"]
+    if not rows:
+        raise InputError("it states no epsilon at any delta.")
+    for row in rows:
+        OPEN_UNIT.check("delta", row["delta"])
+    _refuse_facts([fact["fact"] for fact in record["executed"]["facts"]])
+    return record
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    text = files("calipers").joinpath("reports", "assets", "receipt.schema.json").read_text(encoding="utf-8")
+    found: Mapping[str, Any] = json.loads(text)
+    return found
+
+
+def _refuse_facts(names: list[str]) -> None:
+    known, seen = {*RUN_FACTS, *STATED_FACTS}, set[str]()
+    for name in names:
+        if name in seen:
+            raise InputError(f"it states {name!r} twice; which of the two holds, it does not say.")
+        if name not in known and not name.startswith(PROBE_FACT):
+            raise InputError(f"it states {name!r}, which is no fact of a receipt.")
+        seen.add(name)
+
+
+def _refuse_misshapen(value: Any, rule: Mapping[str, Any], place: str = "") -> None:
+    """Hold a value against a schema, as much of JSON Schema as the one of receipts uses."""
+    if "$ref" in rule:
+        rule = _schema()["$defs"][rule["$ref"].removeprefix("#/$defs/")]
+    if "oneOf" in rule:  # an object, or null
+        rule = rule["oneOf"][1 if value is None else 0]
+        return _refuse_misshapen(value, rule, place)
+    where = f"its key {place}" if place else "it"
+    if "const" in rule and value != rule["const"]:
+        raise InputError(f"{where} is not {rule['const']!r}.")
+    if "enum" in rule and (not isinstance(value, str) or value not in rule["enum"]):
+        raise InputError(f"{where} is none of {', '.join(rule['enum'])}.")
+    kinds = [rule["type"]] if isinstance(rule.get("type"), str) else rule.get("type", [])
+    if kinds and not any(_is(kind, value) for kind in kinds):
+        raise InputError(f"{where} is missing, or no {' or '.join(kinds)}.")
+    if isinstance(value, dict):
+        properties, others = rule.get("properties", {}), rule.get("additionalProperties", {})
+        for key in rule.get("required", ()):
+            if key not in value:
+                raise InputError(f"{where} lacks the key {key!r}.")
+        for key, part in value.items():
+            if key not in properties and others is False:
+                raise InputError(f"{where} has the key {key!r}, which no receipt has.")
+            _refuse_misshapen(part, properties.get(key, others), f"{place}.{key}" if place else key)
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            _refuse_misshapen(part, rule.get("items", {}), f"{place}[{number}]")
+    return None
+
+
+def _is(kind: str, value: object) -> bool:
+    if not isinstance(value, _KINDS[kind]) or (kind == "number" and isinstance(value, bool)):
+        return False
+    return kind != "number" or abs(value) <= sys.float_info.max  # type: ignore[arg-type]  # a number
