@@ -27,7 +27,10 @@ ISOLATED = (
     "others may learn more, so that this is not differential privacy"
 )
 COMPOSED = "the product theorem: what dominates every step, given all that was seen before, multiplies (laws.py)"
-MOVED = "a record really added or removed takes the place of another in one batch of a fixed size (neighbors.py)"
+MOVED = (
+    "the theorem of a record really added or removed, which takes the place of another one in a batch of a fixed size "
+    "(neighbors.py; docs/mathematics, adding or removing a record from batches of fixed size)"
+)
 HIDDEN = "the theorem of a record hidden in one of M rounds (docs/mathematics)"
 TRUSTED = {
     "poisson": "the theorem of a record drawn into a step with probability q (docs/mathematics)",
