@@ -4,13 +4,25 @@
 
 It depends on python-flint alone (whole numbers, polynomials and Arb balls) and imports nothing of `calipers`. Read it
 in this order: `rows` (whole numbers), `calls` (closed forms in balls), `laws` (domination, products, the read-off: the
-upper jaw), `steps`, `sums` and `shuffled` (what one step or epoch shows), `attacks` (the lower jaw), `reading` and
-`checker` (the file).
+upper bound), `neighbors` (which datasets are compared), `steps`, `sums` and `shuffled` (what one step or epoch shows),
+`attacks` (the lower bound), `reading`, `checker` and `wording` (the file, and what is said of it).
 """
 
 from __future__ import annotations
 
-from calipers_verify.checker import Claim, Verdict, verify, verify_file
-from calipers_verify.reading import Refused
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calipers_verify.checker import Claim, Verdict, verify, verify_file
+    from calipers_verify.reading import Refused
 
 __all__ = ["Claim", "Refused", "Verdict", "verify", "verify_file"]
+
+
+def __getattr__(name: str) -> Any:
+    """The names above, once they are asked for: `python -m calipers_verify` can then say that flint is missing."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from calipers_verify import checker
+
+    return getattr(checker, name)

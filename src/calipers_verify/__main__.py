@@ -1,24 +1,37 @@
-"""`python -m calipers_verify FILE...`: one sentence for every claim proven; exit status 1 if any file is refused."""
+"""`python -m calipers_verify FILE...`: what every file proves, and in which scope.
+
+Exit status 0 if all files are proven, 1 if one is refused, 2 if nothing could be checked.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from calipers_verify.checker import verify_file
 from calipers_verify.reading import Refused
+
+USAGE = "usage: python -m calipers_verify FILE..."
+NO_FLINT = "The checker computes with python-flint, which is not installed: pip install python-flint"
 
 
 def main(paths: list[str]) -> int:
     """Check the files named, and say what each proves."""
-    status = 0 if paths else 2
+    try:
+        from calipers_verify.checker import verify_file
+    except ModuleNotFoundError as error:
+        if error.name != "flint":
+            raise
+        print(NO_FLINT, file=sys.stderr)
+        return 2
+    if not paths:
+        print(USAGE, file=sys.stderr)
+        return 2
+    status = 0
     for path in paths:
         try:
-            print(*(f"{path}: proven: {sentence}" for sentence in verify_file(path).sentences()), sep="\n")
+            print(*(f"{path}: {line}" for line in verify_file(path).lines()), sep="\n")
         except Refused as reason:
             print(f"{path}: REFUSED: {reason}.", file=sys.stderr)
             status = 1
-    if not paths:
-        print("usage: python -m calipers_verify FILE...", file=sys.stderr)
     return status
 
 

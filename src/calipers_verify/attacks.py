@@ -50,6 +50,8 @@ def tested(factors: Any, phases: list[Phase], back: bool, dust: int) -> Rows:
     """[p, q] of the score of the whole run."""
     if any(phase.kind in ("realized", "size") for phase in phases):
         raise Refused("no attack on a phase like this can be checked here")
+    if len(factors) != len(phases):
+        raise Refused(f"factors of an attack should be {len(phases)}, one for each part of the run")
     parts = []
     for (cuts, scores, bins, bin_scores), phase in zip(factors, phases, strict=True):
         rows = epoch(cuts, scores, phase, back, dust // phase.repeats)

@@ -10,14 +10,14 @@ Why these terms are the worst ones is proven in the documentation; this file onl
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
-from functools import reduce
 from itertools import accumulate, pairwise
 
 from flint import arb, fmpq
 
-from calipers_verify.reading import Refused
+from calipers_verify.reading import Refused, spend
 from calipers_verify.rows import ONE
 
 PRECISION = 320
@@ -118,12 +118,13 @@ def masses_at(nodes: list[arb], heights: list[arb]) -> list[arb]:
 
 def sizes(n: int, p: Fraction, around: Fraction) -> dict[int, arb]:
     """The probabilities of Bin(n, p) at the sizes near its mean, or near that for another rate."""
-    center, reach = int(n * around), 12 * int(float(n * around) ** 0.5 + 6)
+    center, reach = int(n * around), 18 * int(float(n * around * (1 - around)) ** 0.5 + 4)
     first, last = max(0, center - reach), min(n, center + reach)
-    ways = arb(n + 1).lgamma() - arb(first + 1).lgamma() - arb(n - first + 1).lgamma()
+    spend(2 * (last - first))
+    ways, odds = arb(n + 1).lgamma() - arb(first + 1).lgamma() - arb(n - first + 1).lgamma(), ball(p / (1 - p))
     masses = {first: ways.exp() * ball(1 - p) ** (n - first) * ball(p) ** first}
     for size in range(first, last):
-        masses[size + 1] = masses[size] * ball(p / (1 - p) * (n - size) / (size + 1))
+        masses[size + 1] = masses[size] * odds * (n - size) / (size + 1)
     return masses
 
 
@@ -137,17 +138,20 @@ def realized(others: int, rate: Fraction, r: arb) -> Call:
     first = min(found)
     gap = max(1, int((others * float(rate * (1 - rate))) ** 0.5 / 5))
     above, moment = arb(0), arb(0)  # of all larger sizes
-    kept, calls = list[arb](), list[arb]()
+    kept, calls, rest = list[arb](), list[arb](), ball(1 - rate)
     for j in reversed(found):
-        weight = ball((1 - rate) * Fraction(j, others - j + 1))
+        weight = rest * j / (others - j + 1)
         if j % gap == 0 or j == first or not kept:
-            kept, calls = [weight, *kept], [moment - weight * above, *calls]
+            kept.append(weight)
+            calls.append(moment - weight * above)
         above, moment = above + found[j], moment + found[j] * weight
-    shares = list(zip(kept, masses_at(kept, [each / above for each in calls]), strict=True))
+    kept, heights = kept[::-1], [each / above for each in reversed(calls)]
+    shares = list(zip(kept, masses_at(kept, heights), strict=True))
     beyond = 1 - above * ball(1 - rate) - moment  # sizes left out count as if P alone had them
     once = lognormal(2 * r)
 
     def call(k: arb) -> arb:
+        spend(20 * len(shares))
         strike = k - ball(1 - rate)
         each = (share * (w * once(strike / w) if w > 0 else (-strike).max(arb(0))) for w, share in shares)
         return beyond + above * sum(each, arb(0))
@@ -158,8 +162,18 @@ def realized(others: int, rate: Fraction, r: arb) -> Call:
 def moved(others: int, batch: int) -> Call:
     """k -> D_k(P||Q) of Bin(n, B/(n+1)) against Bin(n, B/n): how many of the common records were drawn.
 
-    The ratio falls as the size grows, so that the best event is one of the smallest sizes.
+    The ratio falls as the size grows, so that the best event is one of the smallest sizes: those before the ratio
+    passes k. Where the balls do not tell on which side of k a size lies, both events are looked at.
     """
     rate = Fraction(batch, others)
-    p, q = (list(accumulate(sizes(others, each, rate).values())) for each in (Fraction(batch, others + 1), rate))
-    return lambda k: 1 - p[-1] + reduce(arb.max, (a - k * b for a, b in zip(p, q, strict=True)), arb(0))
+    p, q = (list(sizes(others, each, rate).values()) for each in (Fraction(batch, others + 1), rate))
+    sums = [list(accumulate(each, initial=arb(0))) for each in (p, q)]
+
+    def call(k: arb) -> arb:
+        j = bisect_left(range(len(p)), True, key=lambda i: not p[i] > k * q[i])
+        if not all(a < k * b for a, b in zip(p[j + 1 : j + 2], q[j + 1 : j + 2], strict=True)):
+            raise Refused("a node lies where the precision does not tell the sign; choose another one")
+        best = [sums[0][i] - k * sums[1][i] for i in (j, min(j + 1, len(p)))]
+        return 1 - sums[0][-1] + best[0].max(best[1]).max(arb(0))
+
+    return call

@@ -1,13 +1,17 @@
 """What a certificate claims, and whether it is so.
 
-    {"format": "calipers-certificate", "version": 3,
+    {"format": "calipers-certificate", "version": 4,
      "run": {"adjacency": ..., "phases": [...]},          exact rationals; what was executed
      "claims": [{"jaw": "upper", ...}, {"jaw": "lower", ...}],
      "made_by": ..., "digest": ...}
 
-An upper claim says that the run is (epsilon, delta)-differentially private, a lower one that an attack shows it is
+An upper claim says that the run is (epsilon, delta)-differentially private for the neighbors named (in the isolated
+view: that it shows no more to an adversary who knows nothing of the others), a lower one that an attack shows it is
 not so for any smaller delta. `verify` recomputes everything that a claim rests on from the run; the file only
 supplies laws to be checked, cells of tests, and how finely to compute.
+
+Version 4: add-remove of batches of a fixed size means that a record is really added or removed, and a fixed order
+states its sizes. In version 3 it meant a record zeroed out, which is zero-out now.
 """
 
 from __future__ import annotations
@@ -20,13 +24,14 @@ from typing import Any, NamedTuple
 
 from flint import arb, ctx
 
-from calipers_verify import attacks, laws
+from calipers_verify import attacks, laws, wording
 from calipers_verify.calls import PRECISION, ball, gaussian
-from calipers_verify.reading import MOST_BYTES, Chosen, Refused, digest, parsed, read, spend
+from calipers_verify.neighbors import CUT, Neighbors, neighbors_of
+from calipers_verify.reading import MOST_BYTES, Chosen, Refused, Unproven, digest, parsed, read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import HOW, PHASE, Phase, bound, phases_of
 
-FORMAT, VERSION = "calipers-certificate", 3
+FORMAT, VERSION = "calipers-certificate", 4
 DIRECTIONS = ("present-absent", "absent-present")
 """P against Q: the dataset with the record against the one without (or: the original against the replaced), and back.
 An upper claim proves both, in this order; where the record is replaced they are the same.
@@ -53,14 +58,19 @@ class Claim(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Everything a certificate proves about its run."""
+    """Everything a certificate proves about its run, and the scope it is proven in: run, neighbors, view, ..."""
 
     run: dict[str, Any]
     claims: tuple[Claim, ...]
+    scope: tuple[str, ...]
 
     def sentences(self) -> list[str]:
-        """The claims in words."""
+        """The claims in words, each with run and neighbors."""
         return [claim.sentence for claim in self.claims]
+
+    def lines(self) -> list[str]:
+        """What is printed of a certificate: every claim, and the scope of all of them."""
+        return [*(f"proven: {sentence}" for sentence in self.sentences()), *self.scope]
 
 
 def verify_file(path: str | os.PathLike[str]) -> Verdict:
@@ -87,29 +97,40 @@ def verify(data: bytes) -> Verdict:
 
 def _verdict(record: Any) -> Verdict:
     if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("version") != VERSION:
-        raise Refused(f"it is not a {FORMAT} of version {VERSION}: certify the run again")
+        before = " (before, add-remove of shuffled or fixed batches meant a record zeroed out)"
+        raise Refused(f"it is not a {FORMAT} of version {VERSION}: certify the run again{before}")
     spend(0, anew=True)
     _, _, run, claims, _, seal = read(record, CERTIFICATE, "a certificate")
     if seal != digest(record):
         raise Refused("its digest is not that of its content: it was damaged or altered")
-    pairs, where = pairs_of(run), f"{run[0]} neighbors"
-    found = [_checked(claim, pairs, said, where) for claim, said in zip(claims, record["claims"], strict=True)]
-    return Verdict(record["run"], tuple(found))
+    pairs, neighbors = pairs_of(run), neighbors_of(*run)
+    try:
+        found = tuple(_checked(claim, pairs, run[1], neighbors) for claim in claims)
+    except Unproven as reason:
+        if run[0] != "add-remove" or not any(phase[0] in CUT for phase in run[1]):
+            raise
+        said = "a record is really added or removed, and one that is zeroed out is adjacency zero-out"
+        raise Refused(f"{reason} (add-remove where batches have a fixed size: {said})") from reason
+    known = all(claim[-1] == "fixed-batches" for claim in claims if claim[0] == "upper")
+    return Verdict(record["run"], found, wording.scope(run[1], neighbors, known))
 
 
 def pairs_of(run: tuple[Any, ...]) -> list[list[Phase]]:
     """The phases of the run, for every pair of neighboring datasets that counts: one, or two where a rate moves."""
-    found = [phases_of(phase, run[0]) for phase in run[1]]
+    neighbors = neighbors_of(*run)
+    found = [phases_of(phase, neighbors) for phase in run[1]]
     count = max(len(pairs) for pairs in found)
     return [list(chain.from_iterable(pairs[i % len(pairs)] for pairs in found)) for i in range(count)]
 
 
-def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], said: dict[str, str], where: str) -> Claim:
+def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], run: tuple[Any, ...], neighbors: Neighbors) -> Claim:
     """The claim, or `Refused` unless it holds."""
     jaw, epsilon, delta, direction, evidence = claim
     if evidence == "fixed-batches":
         found = [gaussian(fixed_batches(pairs[0], jaw), ball(epsilon))]
     elif jaw == "upper":
+        if len(evidence) != len(directions(pairs)):
+            raise Refused(f"proof should have {len(directions(pairs))} entries: each pair of neighbors and direction")
         laws_of = zip(evidence, directions(pairs), strict=True)
         proven = [proven_law(record, phases, back, dust_of(delta)) for record, (phases, back) in laws_of]
         found = [laws.delta_bound(law, epsilon) for law in proven]
@@ -117,19 +138,9 @@ def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], said: dict[str, s
         rows = attacks.tested(evidence[0], pairs[0], direction == DIRECTIONS[1], dust_of(delta))
         found = [attacks.delta_shown(rows, evidence[1], epsilon)]
     if not all(value <= ball(delta) if jaw == "upper" else value >= ball(delta) for value in found):
-        raise Refused(f"what is proven about the {jaw} jaw is not the delta claimed")
-    at, most, way = short(said["epsilon"]), short(said["delta"]), direction.replace("-", " against ")
-    words = f"An explicit attack shows that at epsilon = {at} delta is at least {most} ({where}, record {way})."
-    if jaw == "upper":
-        words = f"The run is differentially private with epsilon = {at} and delta = {most} ({where}, both directions)."
-    return Claim(jaw, epsilon, delta, direction, words)
-
-
-def short(decimal: str) -> str:
-    """The same number without a row of zeros: 1e-5 for 0.00001."""
-    digits = decimal.removeprefix("0.").lstrip("0")
-    whole = f"{digits[:1]}.{digits[1:]}".rstrip("0.")
-    return f"{whole}e-{len(decimal) - 1 - len(digits)}" if whole and decimal.startswith("0.000") else decimal
+        raise Unproven(f"what is proven about the {jaw} bound is not the delta claimed for {neighbors.adjacency}")
+    sentence = wording.sentence(jaw, epsilon, delta, direction, run, neighbors)
+    return Claim(jaw, epsilon, delta, direction, sentence)
 
 
 def dust_of(delta: Fraction) -> int:
@@ -143,7 +154,7 @@ def fixed_batches(phases: list[Phase], jaw: str) -> arb:
     Where nothing is drawn at random it is attained. It does not bound what a divisor, or a rate that moves, shows.
     """
     if any(phase.kind in ("realized", "size") or (jaw == "lower" and phase.is_hidden) for phase in phases):
-        raise Refused(f"fixed batches prove no {jaw} jaw of such a run")
+        raise Refused(f"fixed batches prove no {jaw} bound of such a run")
     squares = (phase.repeats * (4 if phase.replaced else 1) * phase.shift for phase in phases)
     return ball(sum(squares, Fraction(0))).sqrt()
 
@@ -156,8 +167,12 @@ def directions(pairs: list[list[Phase]]) -> list[tuple[list[Phase], bool]]:
 def proven_law(record: Any, phases: list[Phase], back: bool, dust: int) -> laws.Law:
     """The law of the whole run in one direction, every factor checked to dominate its step or epoch."""
     (spacing, factors), found = record, []
+    if len(factors) != len(phases):
+        raise Refused(f"factors of a proof should be {len(phases)}, one for each part of the run")
     for (law, sums), phase in zip(factors, phases, strict=True):
-        each = sums * len(law[0]) if len(sums) == 1 else sums  # one for all places, or one for each
+        each = sums * len(law[0]) if len(sums) == 1 else sums
+        if len(each) != len(law[0]):
+            raise Refused("sums should be one for all places of a law, or one for each of them")
         bounds = [bound(phase, place * spacing, back, how) for place, how in zip(law[0], each, strict=True)]
         found.append((laws.dominating(law, spacing, bounds), phase.repeats))
     return laws.power(found, dust)

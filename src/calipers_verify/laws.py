@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from flint import arb
 
 from calipers_verify.calls import ball, rounded_up
-from calipers_verify.reading import Refused
+from calipers_verify.reading import Refused, Unproven, spend
 from calipers_verify.rows import ONE, Row, composed, dense, halved, product, window
 
 MOST_NODES = 60_000
@@ -46,13 +46,15 @@ class Law(NamedTuple):
 def dominating(record: Any, spacing: Fraction, bounds: list[arb]) -> Law:
     """The law in `record`, checked to dominate the step whose D at the ratios of its places is at most `bounds`."""
     places, masses, infinity = record
+    if len(places) != len(masses):
+        raise Refused("masses of a law should be as many as its places")
     if any(a >= b for a, b in pairwise(places)) or sum(masses) + infinity < ONE:
         raise Refused("the places of a law should increase, and its masses sum to 1 or more")
     mass_above, ratio_above = infinity, arb(0)  # of all places to the right of the present one
     for place, mass, bound in reversed(list(zip(places, masses, bounds, strict=True))):
         k = ball(place * spacing).exp()
         if not arb(mass_above) - k * ratio_above >= ONE * bound:
-            raise Refused(f"the law does not dominate the step at the log ratio {float(place * spacing):.6g}")
+            raise Unproven(f"the law does not dominate the step at the log ratio {float(place * spacing):.6g}")
         mass_above, ratio_above = mass_above + mass, ratio_above + mass / k
     return Law(spacing, dense(dict(zip(places, masses, strict=True))), infinity)
 
@@ -67,8 +69,10 @@ def trimmed(law: Law, dust: int) -> Law:
 
 def multiplied(first: Law, second: Law, dust: int) -> Law:
     """A law that dominates both steps together (fact 2)."""
-    finite = int(sum(first.row.masses))
-    infinity = first.infinity * (int(sum(second.row.masses)) + second.infinity) + finite * second.infinity
+    finite, others = (int(sum(law.row.masses)) for law in (first, second))
+    if max(finite + first.infinity, others + second.infinity) > 2 * ONE:
+        raise Refused("masses of a law sum to more than 2, which proves nothing")
+    infinity = first.infinity * (others + second.infinity) + finite * second.infinity
     return trimmed(Law(first.spacing, product(first.row, second.row, True), -(-infinity // ONE)), dust)
 
 
@@ -88,6 +92,7 @@ def delta_bound(law: Law, epsilon: Fraction) -> arb:
     """V(e^epsilon), which no divergence of what the law dominates exceeds."""
     spacing, (low, masses), infinity = law
     start = max(0, int(epsilon // spacing) + 1 - low)  # the first place to the right of epsilon
+    spend(len(masses))
     step, ratios = ball(-spacing).exp(), arb(0)
     for mass in reversed(masses[start:]):
         ratios = ratios * step + arb(mass)

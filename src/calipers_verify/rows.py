@@ -43,7 +43,8 @@ def plus(*rows: Row) -> Row:
         return filled[0] if filled else EMPTY
     low, end = min(row.low for row in filled), max(row.low + len(row.masses) for row in filled)
     if end - low > MOST_PLACES:
-        raise Refused("a row spreads over too many places")
+        raise Refused(f"places, or scores, spread over more than {MOST_PLACES} of them")
+    spend((end - low) // 8)
     masses = [fmpz(0)] * (end - low)
     for row in filled:
         for i, mass in enumerate(row.masses, row.low - low):
@@ -65,7 +66,7 @@ def product(first: Row, second: Row, up: bool) -> Row:
     count = len(first.masses) + len(second.masses) - 1
     if count > MOST_PLACES:
         raise Refused("a product has too many places")
-    spend(count)
+    spend(count + 20)
     one = fmpz_poly(first.masses)
     other = one if second is first else fmpz_poly(second.masses)  # FLINT squares faster than it multiplies
     return Row(first.low + second.low, rounded(one * other, count, up))

@@ -53,6 +53,8 @@ class Plan(NamedTuple):
     def layout(self, terms: int) -> tuple[int, int]:
         """Center and lowest rung of a sum of so many terms."""
         j = terms.bit_length() - 1
+        if j >= min(len(self.centers), len(self.lowest)):
+            raise Refused(f"centers and lowest of a plan should have {j + 1} entries at least, for {terms} terms")
         return self.centers[j] * terms >> j, self.lowest[j]
 
     def nodes(self, terms: int) -> list[tuple[int, int]]:
@@ -66,6 +68,8 @@ class Plan(NamedTuple):
             if len(found) > MOST_TERM_NODES:
                 raise Refused("a plan has too many nodes")
             inner, e = max(inner, radius), e + 1
+        if not found:
+            raise Refused("low and high of a plan leave no node between them")
         return sorted(found)
 
 
@@ -131,6 +135,7 @@ def _added(first: Sum, second: Sum, plan: Plan) -> Sum:
     rungs, a, b, carry = dict[int, Row](), EMPTY, EMPTY, EMPTY  # a, b: all lower rungs of either, raised to this one
     e, last = (pick(pick(one.rungs) for one in (first, second)) for pick in (min, max))
     while e <= last or carry.masses:
+        spend(20)
         here, there = first.rungs.get(e, EMPTY), second.rungs.get(e, EMPTY)
         if first is second:
             carry = plus(carry, product(here, plus(a, b, here), True))

@@ -54,9 +54,17 @@ def moving() -> Certificate:
 @pytest.fixture(scope="session")
 def kept() -> Certificate:
     """A shuffled epoch of which nothing is left over: weights that cover those of the later batches."""
-    keys = {"dataset_size": 2020, "batch_size": 200, "epochs": 1, "noise_multiplier": 3.0}
+    keys = {"dataset_size": 2020, "batch_size": 200, "epochs": 1, "noise_multiplier": 3.0, "adjacency": "zero-out"}
     with wide_cells():
         return certify(Run(**keys, sampler="shuffle", last_batch="keep"), delta=1e-3)
+
+
+@pytest.fixture(scope="session")
+def removed() -> Certificate:
+    """Two shuffled epochs that drop a remainder, a record really added or removed."""
+    keys = {"dataset_size": 43, "batch_size": 10, "epochs": 2, "noise_multiplier": 8.0, "adjacency": "add-remove"}
+    with wide_cells():
+        return certify(Run(**keys, sampler="shuffle", last_batch="drop"), delta=1e-3)
 
 
 @pytest.fixture(scope="session")

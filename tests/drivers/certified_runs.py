@@ -3,7 +3,7 @@
     python tests/drivers/certified_runs.py --count 300 --log certified.jsonl
 
 Where rounds hide the record, or a sum is divided, cells are wide, so that a run takes seconds: such certificates are as
-true as others, their upper jaws some percent higher. Refusals must be about what cannot be certified.
+true as others, their upper bounds some percent higher. Refusals must be about what cannot be certified.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from drivers import many
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 KINDS = ("poisson",) * 4 + ("deterministic", "balls-and-bins", "balls-and-bins", "shuffle", "divided")
 ORDERS = ("every-epoch", "every-epoch", "every-epoch", "once")
+LAST = ("drop", "keep")
 DIVIDED = ({"normalization": "realized", "dimension": 100}, {"derived_rate": "moving"})
 
 
@@ -65,9 +66,11 @@ def drawn(number: int) -> tuple[dict[str, Any], float]:
         keys |= {"epochs": rng.choice([1, 1, 2]), "noise_multiplier": max(sigma, 2.0)}
         batch, batches, view = rng.choice([4, 20, 50]), rng.choice([2, 5, 18]), rng.choice(["worst-case", "isolated"])
         keys |= {"batch_size": batch, "dataset_size": batch * batches + rng.choice([0, 1, batch // 2]), "view": view}
-        return keys | {"last_batch": rng.choice(["drop", "keep"]), "reshuffle": rng.choice(ORDERS)}, delta
-    if kind == "balls-and-bins":
-        keys["reshuffle"] = rng.choice(ORDERS)
+        return keys | {"last_batch": rng.choice(LAST), "reshuffle": rng.choice(ORDERS)}, delta
+    if kind == "deterministic":
+        batch = rng.choice([2, 5, 20])
+        return keys | {"batch_size": batch, "dataset_size": 5 * batch + 1, "last_batch": rng.choice(LAST)}, delta
+    keys["reshuffle"] = rng.choice(ORDERS)
     return keys | {"sample_rate": 1 / rng.choice([2, 5, 20])}, delta
 
 

@@ -187,5 +187,5 @@ def certified(measurement: Measurement, delta: float, path: str | os.PathLike[st
     certificate.save(path)
     name, digest = Path(path).name, certificate.record["digest"][:16]
     head = f"Certificate {name} (digest {digest}), to be checked with python -m calipers_verify."
-    note = " ".join((head, *certificate.verdict.sentences()))
+    note = " ".join((head, *certificate.verdict.sentences(), "Scope: " + "; ".join(certificate.verdict.scope) + "."))
     return dataclasses.replace(measurement, conditions=(*measurement.conditions, note)), certificate

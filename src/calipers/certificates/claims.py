@@ -11,8 +11,9 @@ from calipers.certificates.exact import written
 from calipers.certificates.lower import LowerAttack, Shown
 from calipers.certificates.rounds import hides
 from calipers.certificates.upper import Say, UpperProof
+from calipers.errors import UnsupportedError
 from calipers_verify.checker import RUN, pairs_of
-from calipers_verify.reading import read
+from calipers_verify.reading import Refused, read
 from calipers_verify.steps import Phase
 
 _SHARE, _SHARE_OF_MANY = 0.0005, 0.003
@@ -22,7 +23,10 @@ own.
 
 
 def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
-    pairs = pairs_of(read(record, RUN, "run"))
+    try:
+        pairs = pairs_of(read(record, RUN, "run"))
+    except Refused as reason:
+        raise UnsupportedError(f"No certificate can be had: {reason}.") from reason
     many = any(hides(phase) and not phase.one_sum for phase in pairs[0])
     return pairs, _SHARE_OF_MANY if many else _SHARE
 

@@ -67,6 +67,8 @@ def _refuse_unknown(run: Run) -> None:
 
 def _phase(run: Run) -> dict[str, object]:
     _refuse_unknown(run)
+    if run.sampler in ("shuffle", "deterministic"):
+        return _cut(run)
     sampler, stated = run.sampler, scheme_of(run).stated(run)
     if rate_moves(run):
         assert run.batch_size is not None
@@ -88,3 +90,23 @@ def _phase(run: Run) -> dict[str, object]:
         stated = {"dataset_size": run.dataset_size, **stated}
     shared: dict[str, object] = {"sampler": sampler, "noise_multiplier": written(exact(run.noise_multiplier))}
     return shared | {key: written(value) if isinstance(value, Fraction) else value for key, value in stated.items()}
+
+
+def _cut(run: Run) -> dict[str, object]:
+    """Batches of a fixed size: the checker derives from the sizes which neighbors there are."""
+    if run.sizes is None:
+        raise UnsupportedError(
+            f"No certificate can be had for sampler={run.sampler!r} without sizes, on which neighbors depend: give "
+            "dataset_size and batch_size."
+        )
+    if run.total_epochs is None:
+        raise UnsupportedError(
+            f"No certificate can be had yet for steps={run.total_steps} that end inside an epoch of "
+            f"{run.steps_per_epoch}; give whole epochs, or measure the run without one."
+        )
+    size, batch = run.sizes
+    record: dict[str, object] = {"sampler": run.sampler, "noise_multiplier": written(exact(run.noise_multiplier))}
+    record |= {"dataset_size": size, "batch_size": batch, "last_batch": run.last_batch}
+    if run.sampler == "shuffle":
+        record |= {"order": run.reshuffle, "view": run.view}
+    return record | {"epochs": run.total_epochs}

@@ -29,8 +29,8 @@ def certify_command(
     """Write a certificate of a run: a statement, and what a short independent program needs to check it.
 
     RUN is a run file; or describe the run by options, as for `calipers measure`. The certificate states
-    the upper jaw, and the lower jaw where an attack shows one, at one --delta or one --epsilon. It is
-    checked before it is written. Needs the extra `verify` (python-flint).
+    the upper bound, and a lower bound where an attack shows one, at one --delta or one --epsilon, for the
+    neighbors that the run names. It is checked before it is written. Needs the extra `verify` (python-flint).
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def certify_command(
     if certificate.remark is not None:
         click.echo(certificate.remark, err=True)
     if output is not None:
-        sentences = list(certificate.verdict.sentences())
+        sentences = [*certificate.verdict.sentences(), *certificate.verdict.scope]
         if all(claim.jaw == "upper" for claim in certificate.verdict.claims):
             sentences.append("No attack is certified from below here.")
         click.echo("\n".join([*sentences, f"Check it with: python -m calipers_verify {output}"]))
@@ -90,8 +90,8 @@ def verify_command(files: tuple[str, ...], as_json: bool) -> None:
         click.echo(to_json([sealed(verdict_record(name, verdict)) for name, verdict in verdicts]))
         return
     for name, verdict in verdicts:
-        for sentence in verdict.sentences():
-            click.echo(f"{name}: proven: {sentence}")
+        for line in verdict.lines():
+            click.echo(f"{name}: {line}")
 
 
 def verdict_record(name: str, verdict: Verdict) -> dict[str, object]:
@@ -100,4 +100,4 @@ def verdict_record(name: str, verdict: Verdict) -> dict[str, object]:
         {"jaw": c.jaw, "epsilon": str(c.epsilon), "delta": str(c.delta), "direction": c.direction}
         for c in verdict.claims
     ]
-    return {"file": name, "run": verdict.run, "claims": claims}
+    return {"file": name, "run": verdict.run, "claims": claims, "scope": list(verdict.scope)}
