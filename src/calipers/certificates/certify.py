@@ -93,6 +93,7 @@ def certify(
 
     from calipers.certificates.claims import claims_at_delta, claims_at_epsilon
     from calipers.certificates.exact import exact, run_record
+    from calipers_verify import Refused
     from calipers_verify.calls import PRECISION
 
     phases = as_phases(run)
@@ -102,12 +103,17 @@ def certify(
         likely = measurement.epsilon(DELTA.check("delta", delta))
     else:
         likely = measurement.delta(NON_NEGATIVE.check("epsilon", epsilon))
-    with ctx.workprec(PRECISION):
-        if delta is not None:
-            claims = claims_at_delta(record, exact(delta), likely, progress)
-        else:
-            assert epsilon is not None
-            claims = claims_at_epsilon(record, exact(epsilon), likely, progress)
+    try:
+        with ctx.workprec(PRECISION):
+            if delta is not None:
+                claims = claims_at_delta(record, exact(delta), likely, progress)
+            else:
+                assert epsilon is not None
+                claims = claims_at_epsilon(record, exact(epsilon), likely, progress)
+    except Refused as reason:
+        raise CertificationError(
+            f"No certificate could be made of this run: {reason}. Measure it without one."
+        ) from reason
     progress("checking the certificate")
     certificate = sealed({"run": record, "claims": claims})
     low, high = certificate.epsilon if delta is not None else certificate.delta
@@ -124,6 +130,8 @@ def _remark(certificate: Certificate, measured: Bracket, asked_delta: bool) -> s
     name, value = ("epsilon", certificate.epsilon[1]) if asked_delta else ("delta", certificate.delta[1])
     if value is None or float(value) <= _CLEARLY * measured.upper:
         return None
+    if not asked_delta and float(value) <= DELTA.low:
+        return f"Certificates state no delta below {DELTA.low:g}; calipers measure prints {measured.upper:.6g}."
     return (
         f"The certified {name} is above the one that calipers measure prints ({measured.upper:.6g}): for such a run "
         "the checker knows a weaker theorem than measure (docs, what can be certified). Both are upper bounds."
