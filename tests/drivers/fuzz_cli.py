@@ -184,11 +184,12 @@ def _into(folder: Path) -> Any:
             os.close(old)
 
 
-def asked(about: tuple[int, int]) -> many.Record:
+def asked(about: tuple[int, int, str]) -> many.Record:
     """What became of case `number` of a seed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        kind, arguments = made(*about, folder)
+        seed, number, only = about
+        kind, arguments = made(seed, number, folder, ((only, 1),) if only else KINDS)
         where = os.getcwd()
         os.chdir(folder)
         try:
@@ -220,11 +221,12 @@ def main() -> int:
     """Drive."""
     options = many.parser(__doc__)
     options.add_argument("--only", type=int, help="this case alone")
+    options.add_argument("--kind", default="", choices=[name for name, _ in KINDS], help="cases of this kind alone")
     given = options.parse_args()
     many.limit(SECONDS + 5, 3 << 30)
     warm_up()
     numbers = range(given.count or 5000) if given.only is None else [given.only]
-    listed = many.part_of([(given.seed, number) for number in numbers], given.part)
+    listed = many.part_of([(given.seed, number, given.kind) for number in numbers], given.part)
     return many.drive(asked, listed, given.log, why_bad)
 
 
