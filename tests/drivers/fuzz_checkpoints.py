@@ -1,4 +1,4 @@
-"""Forged checkpoints: correctly sealed, with contents that no training wrote; and the training that is to go on from one."""
+"""Forged checkpoints, correctly sealed, with contents that no training wrote; and the training that should go on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,8 @@ def _train(path: Path, stop: int | None = None) -> None:
     model = torch.nn.Linear(3, 2)
     sampler = Shuffle(dataset_size=20, batch_size=5, epochs=2)
     plan = Plan(sampler=sampler, noise_multiplier=1.0, learning_rate=0.5, optimizer="adam", schedule="cosine", seed=5)
-    try:
+    with suppress(Stop):
         train(plan, model, records, labels, device="cpu", checkpoint=path, checkpoint_every=3, progress=progress)
-    except Stop:
-        pass
 
 
 @functools.cache

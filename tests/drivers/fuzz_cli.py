@@ -3,10 +3,10 @@
     python tests/drivers/fuzz_cli.py --seed 1 --count 5000 --log fuzz.jsonl
     python tests/drivers/fuzz_cli.py --seed 1 --only 17 --log /dev/null        # one case again
 
-A case is an ordinary command whose options, run file, receipt, certificate or checkpoint were drawn from the extremes of their
-domains, and from outside of them. It is bad if it ends by a signal or with a status that the command's help does not name (70,
-a defect, is one), prints a traceback, a warning, `nan`, or anything to standard output where it refuses, or takes more than
-30 seconds of a core or a gigabyte.
+A case is an ordinary command whose options, run file, receipt, certificate or checkpoint were drawn from the extremes
+of their domains, and from outside of them. It is bad if it ends by a signal or with a status that nobody should see (70,
+a defect, is one), prints a traceback, a warning, `nan`, or anything to standard output where it refuses, or takes more
+than 30 seconds of a core or a gigabyte.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ if __name__ == "__main__":
 from calipers.cli import main as calipers
 from calipers.receipts import receipt as receipt_of
 from calipers.run import Run
+from calipers.schemes import SAMPLERS
 from drivers import fuzz_checkpoints, fuzz_files, many
 from drivers.fuzz_words import Drawn, Words
 
 SECONDS, MEGABYTES = 30, 1000
 DOCUMENTED = (0, 1, 2, 3, 4)
 KINDS = (
-    ("measure", 22), ("calibrate", 8), ("certify", 5), ("check", 7), ("compare", 4), ("curve", 4), ("export", 4), ("theorem", 14),
-    ("file", 10), ("receipt", 8), ("certificate", 9), ("checkpoint", 4), ("words", 3),
+    ("measure", 24), ("calibrate", 9), ("certify", 6), ("check", 7), ("compare", 4), ("curve", 5), ("export", 4),
+    ("theorem", 12), ("file", 8), ("receipt", 7), ("certificate", 7), ("checkpoint", 4), ("words", 3),
 )  # fmt: skip
 """What a case is about, and of how many in a hundred."""
 
@@ -57,7 +58,7 @@ def made(seed: int, number: int, folder: Path, kinds: tuple[tuple[str, int], ...
     kind = rng.choices([name for name, _ in kinds], [share for _, share in kinds])[0]
     if kind == "checkpoint" and not fuzz_checkpoints.HAS_TORCH:
         kind = "measure"
-    drawn = Drawn(rng, rng.choice((0.1, 0.3, 0.8)))
+    drawn = Drawn(rng, rng.choice((0.05, 0.15, 0.3, 0.8)))
     return kind, _COMMANDS[kind](drawn, folder)
 
 
@@ -71,20 +72,27 @@ def _measure(drawn: Drawn, folder: Path) -> Words:
     shown = drawn.rng.choice(([], ["--json"], ["--explain"], ["--report", str(folder / "out.html")]))
     if drawn.maybe(0.1):
         stated = drawn.rng.choice(
-            (["--guarantee", f"{drawn.size()},{drawn.part()}"], ["--mu", str(drawn.size())], ["--zcdp", str(drawn.size())])
+            (
+                ["--guarantee", f"{drawn.size()},{drawn.part()}"],
+                ["--mu", str(drawn.size())],
+                ["--zcdp", str(drawn.size())],
+            )
         )
         return ["measure", *stated, *(["--times", str(drawn.count())] if drawn.maybe(0.3) else []), *drawn.questions()]
-    return ["measure", *drawn.options(drawn.run()), *drawn.beside(), *drawn.questions(), *shown]
+    return ["measure", *drawn.described(), *drawn.questions(), *shown]
 
 
 def _file(drawn: Drawn, folder: Path) -> Words:
     path = _run_file(drawn, folder)
-    return drawn.rng.choice((["measure", "--run", path, *drawn.questions()], ["check", path], ["certify", path, "--delta", "1e-5"]))
+    return drawn.rng.choice(
+        (["measure", "--run", path, *drawn.questions()], ["check", path], ["certify", path, "--delta", "1e-5"])
+    )
 
 
 def _certify(drawn: Drawn, folder: Path) -> Words:
     asked = ["--delta", str(drawn.part())] if drawn.maybe(0.5) else ["--epsilon", str(drawn.size())]
-    return ["certify", *drawn.options(drawn.run()), *asked, "-o", str(folder / "run.cert.json")]
+    samplers = SAMPLERS if drawn.maybe(0.1) else ("poisson", "shuffle", "balls-and-bins", "deterministic")
+    return ["certify", *drawn.options(drawn.run(samplers)), *asked, "-o", str(folder / "run.cert.json")]
 
 
 def _check(drawn: Drawn, folder: Path) -> Words:
@@ -101,7 +109,7 @@ def _compare(drawn: Drawn, folder: Path) -> Words:
 
 def _curve(drawn: Drawn, _: Path) -> Words:
     asked = ["--profile", "--epsilon", str(drawn.size())] if drawn.maybe(0.5) else []
-    return ["curve", *drawn.options(drawn.run()), *drawn.beside(), *asked]
+    return ["curve", *drawn.described(), *asked]
 
 
 def _export(drawn: Drawn, folder: Path) -> Words:
@@ -132,7 +140,9 @@ def _words(drawn: Drawn, folder: Path) -> Words:
         if way == 0 and len(words) > 1:
             del words[at]
         elif way == 1:
-            words.insert(at, drawn.rng.choice(("--", "-", "--help", "--steps", "x", "--json=1", "--delta", "--run", "measure")))
+            words.insert(
+                at, drawn.rng.choice(("--", "-", "--help", "--steps", "x", "--json=1", "--delta", "--run", "measure"))
+            )
         else:
             words[at] = words[at][:-1] or "--"
     return words
@@ -140,7 +150,7 @@ def _words(drawn: Drawn, folder: Path) -> Words:
 
 _COMMANDS = {
     "measure": _measure,
-    "calibrate": lambda drawn, _: ["calibrate", *drawn.options(drawn.run()), *drawn.beside(), *drawn.target()],
+    "calibrate": lambda drawn, _: ["calibrate", *drawn.described(), *drawn.target()],
     "certify": _certify,
     "check": _check,
     "compare": _compare,
@@ -200,7 +210,14 @@ def asked(about: tuple[int, int, str]) -> many.Record:
         printed = (folder / "stdout").read_text("utf-8", "replace")
         said = (folder / "stderr").read_text("utf-8", "replace")
     shown = [word if len(word) < 200 else f"{word[:200]}..." for word in arguments]
-    return {"kind": kind, "words": shown, "outcome": status, "printed": len(printed), "nan": " nan" in printed, "said": said[-1500:]}
+    return {
+        "kind": kind,
+        "words": shown,
+        "outcome": status,
+        "printed": len(printed),
+        "nan": " nan" in printed,
+        "said": said[-1500:],
+    }
 
 
 def why_bad(found: many.Record) -> str:

@@ -14,7 +14,7 @@ from calipers_verify.reading import digest as certificate_digest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "certificates"
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 10**30, 2**63, 1e-300, 5e-324, 1.7e308, -0.0, 0.5, "", "x", "1", "1e5", "1/3", "-1/7",
-    "1/1000000000000", "nan", [], {}, [[]], {"a": 1}, ["x"], [0] * 50, "a" * 300, "\x1b[31m", "ſ",
+    "1/1000000000000", "nan", [], {}, [[]], {"a": 1}, ["x"], [0] * 50, "a" * 300, "\x1b[31m", "\u017f",
 )  # fmt: skip
 
 

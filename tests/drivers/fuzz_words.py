@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from calipers.run import CHOICES
 from calipers.schemes import SAMPLERS
 from calipers.theorems.registry import THEOREMS
 
@@ -15,16 +16,10 @@ PARTS = (1e-300, 5e-324, 1e-100, 1e-16, 1e-9, 1e-5, 0.01, 0.1, 0.5, 0.999999, 1 
 USUAL_PARTS = (1e-5, 1e-3, 0.01, 0.1, 0.3, 0.5)
 SIZES = (1e-300, 5e-324, 1e-9, 1e-3, 0.02, 0.1, 0.5, 1.0, 3.0, 100.0, 709.9, 1e5, 1e10, 1e15, 1e300, 1.7e308, 0.0, -1.0)
 USUAL_SIZES = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
+NOISES = (0.02, 0.05, 0.1, 0.2, 30.0, 100.0, 1e3, 1e5, 1e7, 1e-300, 1e300)
+DATASETS = (1, 2, 3, 10**5, 10**7, 10**9, 10**12, 2**53, 10**18)
+NEEDS_SIZE = ("shuffle", "without-replacement", "with-replacement", "truncated-poisson")
 OTHERS = ("nan", "inf", "-inf", "", "1e", "0x10", "1,5", "٣", "1e-400", "true", "9" * 400, "'", "[[", "\ud7ff", "-")
-CHOICES = {
-    "sampler": SAMPLERS,
-    "adjacency": ("add-remove", "zero-out", "substitute"),
-    "view": ("worst-case", "isolated"),
-    "normalization": ("none", "constant", "expected", "expected-floor", "realized"),
-    "last_batch": ("drop", "keep"),
-    "reshuffle": ("every-epoch", "once"),
-    "derived_rate": ("public", "moving"),
-}
 OWN = {"max_batch_size": "truncated-poisson", "cycle": "cyclic-poisson", "participations": "random-allocation"}
 
 
@@ -51,27 +46,48 @@ class Drawn:
     def maybe(self, chance: float) -> bool:
         return self.rng.random() < chance
 
-    def run(self) -> dict[str, Any]:
-        """The keys of a run."""
-        keys: dict[str, Any] = {"noise_multiplier": self.size()}
-        if self.maybe(0.5):
-            keys |= {"dataset_size": self._one((10, 100, 1000, 10_005), COUNTS), "batch_size": self.count()}
+    def noise(self) -> Any:
+        return self._one(USUAL_SIZES, NOISES)
+
+    def run(self, samplers: tuple[str, ...] = SAMPLERS) -> dict[str, Any]:
+        """The keys of a run: what its sampler takes, and now and then what it does not."""
+        keys: dict[str, Any] = {"noise_multiplier": self.noise(), "sampler": self.rng.choice(samplers)}
+        sampler = keys["sampler"]
+        if sampler == "random-allocation":
+            steps = self._one((10, 30, 100), COUNTS[:10])
+            keys |= {"steps": steps, "participations": self._one((1, 2, 5), COUNTS[:6])}
+            self._refine(keys)
+            return keys
+        if sampler in NEEDS_SIZE or self.maybe(0.5):
+            size = self._one((10, 97, 1000, 10_005), DATASETS)
+            most = size if isinstance(size, int) else 10
+            keys |= {"dataset_size": size, "batch_size": max(1, int(most * self.rng.choice((1e-9, 1e-3, 0.1, 0.5, 1))))}
         else:
-            keys["sample_rate"] = self.part()
-        keys[self.rng.choice(("steps", "epochs"))] = self.count()
-        if self.maybe(0.6):
-            keys["sampler"] = self.rng.choice(SAMPLERS)
-        for key, words in CHOICES.items():
-            if key != "sampler" and self.maybe(0.12):
-                keys[key] = self.rng.choice(words)
-        for key, sampler in OWN.items():
-            if keys.get("sampler") == sampler or self.maybe(0.02):
-                keys[key] = self.count()
-        if keys.get("normalization") not in (None, "none", "constant"):
-            keys["dimension"] = self.count()
-        if self.maybe(0.08):
-            keys |= {"unit": "user", "records_per_unit": self.count()}
+            parts = 1 / self.rng.choice(SMALL_COUNTS if self.maybe(1 - self.wild) else COUNTS[:10])
+            keys["sample_rate"] = parts if self.maybe(0.7) else self.part()
+        length = "steps" if self.maybe(0.3) else "epochs"
+        keys[length] = self._one(SMALL_COUNTS, COUNTS[:12])
+        for key, owner in OWN.items():
+            if sampler == owner or self.maybe(0.01):
+                keys[key] = self._one((1, 2, 5, 10), COUNTS[:8])
+        self._refine(keys)
         return keys
+
+    def _refine(self, keys: dict[str, Any]) -> None:
+        """Adjacency, view, divisor, unit and the like."""
+        for key, chance in (("adjacency", 0.4), ("view", 0.1), ("normalization", 0.1), ("derived_rate", 0.05)):
+            if self.maybe(chance):
+                keys[key] = self.rng.choice(CHOICES[key])
+        for key, owners in {
+            "last_batch": ("shuffle", "deterministic"),
+            "reshuffle": ("shuffle", "balls-and-bins"),
+        }.items():
+            if self.maybe(0.3 if keys["sampler"] in owners else 0.01):
+                keys[key] = self.rng.choice(CHOICES[key])
+        if keys.get("normalization") not in (None, "none", "constant"):
+            keys["dimension"] = self._one(SMALL_COUNTS, COUNTS[:11])
+        if self.maybe(0.06):
+            keys |= {"unit": "user", "records_per_unit": self._one((1, 2, 5), COUNTS[:8])}
 
     def options(self, keys: dict[str, Any]) -> Words:
         return [word for key, value in keys.items() for word in (f"--{key.replace('_', '-')}", str(value))]
@@ -81,15 +97,21 @@ class Drawn:
         lines = [f"{key} = {value!r}" if isinstance(value, str) else f"{key} = {value}" for key, value in keys.items()]
         if self.maybe(0.1):
             lines += [f"[[phase]]\nsteps = {self.count()}", f"[[phase]]\nnoise_multiplier = {self.size()}"]
-        if self.maybe(0.1):
+        if self.maybe(0.3):
             lines.append(f"[calipers]\nepsilon = {self.size()}\ndelta = {self.part()}")
         if self.maybe(0.2 * self.wild):
             lines.insert(0, self.rng.choice(HOSTILE))
         return "\n".join(lines) + "\n"
 
-    def beside(self) -> Words:
-        """What a run may have beside its keys."""
+    def described(self) -> Words:
+        """A run by options, with what it may have beside its keys; or one with correlated noise."""
         way = self.rng.randrange(12)
+        if way == 3:
+            keys = {"noise_multiplier": self.noise(), "steps": self._one(SMALL_COUNTS, COUNTS[:10])}
+            return [*self.options(keys), "--noise-matrix", "tree", "--min-separation", str(self.count())]
+        return [*self.options(self.run()), *self._beside(way)]
+
+    def _beside(self, way: int) -> Words:
         if way == 0:
             return ["--clip-count-noise", str(self.size())]
         if way == 1:
@@ -98,8 +120,6 @@ class Drawn:
             law = self.rng.choice(("geometric", "logarithmic", "poisson", "negative-binomial"))
             shape = ["--trials-shape", str(self.size())] if law == "negative-binomial" or self.maybe(0.1) else []
             return ["--selected-mean", str(self.size()), "--trials", law, *shape]
-        if way == 3:
-            return ["--noise-matrix", "tree", "--min-separation", str(self.count())]
         return []
 
     def questions(self) -> Words:

@@ -20,6 +20,7 @@ from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.extras import library
 from calipers.measure import Measurement, measure
 from calipers.provenance import command, date
+from calipers.reading import read_bounded
 from calipers.run import Run, as_phases
 from calipers.written import put_whole
 
@@ -167,10 +168,15 @@ def verify(path: str | os.PathLike[str]) -> Verdict:
     `Verdict.claims` holds exact numbers, `Verdict.sentences()` says them. The same as `python -m calipers_verify FILE`.
     """
     needs_flint()
-    from calipers_verify import Refused, verify_file
+    from calipers_verify import Refused
+    from calipers_verify import verify as checked
+    from calipers_verify.reading import MOST_BYTES
 
     try:
-        return verify_file(path)
+        return checked(read_bounded(path, MOST_BYTES))
+    except OSError as error:
+        why = f"it cannot be read ({error.strerror or error})"
+        raise CertificationError(f"{os.fspath(path)} is refused: {why}.") from error
     except Refused as reason:
         raise CertificationError(f"{os.fspath(path)} is refused: {reason}.") from reason
 

@@ -17,6 +17,7 @@ from typing import Any
 from calipers.errors import InputError
 from calipers.gate.budget import settings_of
 from calipers.provenance import is_intact
+from calipers.reading import read_bounded
 from calipers.run import Run, as_phases, load_runs
 
 MOST_BYTES = 50_000_000
@@ -63,11 +64,9 @@ def read_described(path: str) -> Described:
 def read_json(path: str) -> dict[str, Any]:
     """The JSON object in a file, or `InputError` naming it."""
     try:
-        data = Path(path).read_bytes()
+        data = read_bounded(path, MOST_BYTES)
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror or error}.") from error
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path} has {len(data)} bytes, more than {MOST_BYTES}; it is nothing that Calipers wrote.")
     try:
         record = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

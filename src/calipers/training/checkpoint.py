@@ -139,7 +139,9 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
     if hashlib.sha256(content[begin:]).digest() != content[len(FORMAT) : begin]:
         raise InputError(f"{path} is damaged: it is not what was written; move it away to begin anew.")
     with fitting(path):
-        record: dict[str, Any] = torch_module().load(io.BytesIO(content[begin:]), map_location=device, weights_only=True)
+        record: dict[str, Any] = torch_module().load(
+            io.BytesIO(content[begin:]), map_location=device, weights_only=True
+        )
         if not isinstance(record, dict):
             raise InputError("it is no mapping")
         begun = dict(json.loads(record["belongs_to"]))
@@ -153,7 +155,7 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Turn whatever the contents of a checkpoint lead to into a sentence: a seal says that nothing was damaged, not who wrote it."""
+    """Turn whatever the contents lead to into a sentence: a seal shows damage, and not who wrote them."""
     try:
         yield
     except Exception as error:  # forged contents raise whatever they happen to ask for
