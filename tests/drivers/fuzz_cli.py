@@ -4,7 +4,7 @@
     python tests/drivers/fuzz_cli.py --seed 1 --only 17 --log /dev/null        # one case again
 
 A case is an ordinary command whose options, run file, receipt, certificate or checkpoint were drawn from the extremes
-of their domains, and from outside of them. It is bad if it ends by a signal or with a status that nobody should see (70,
+of their domains, and from outside of them. It is bad if it ends by a signal or with a status nobody should see (70,
 a defect, is one), prints a traceback, a warning, `nan`, or anything to standard output where it refuses, or takes more
 than 30 seconds of a core or a gigabyte.
 """

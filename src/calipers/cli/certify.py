@@ -51,7 +51,7 @@ def certify_command(
     check_place(output)
     from calipers.certificates import certify
 
-    with patience("measuring") as say:
+    with patience("measuring", logged=True) as say:
         certificate = certify(runs, epsilon=epsilon, delta=delta, progress=say)
     write(certificate.to_json(), output)
     if certificate.remark is not None:

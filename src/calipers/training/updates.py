@@ -95,7 +95,7 @@ class Updates:
     def check(self, state: Mapping[str, Any]) -> None:
         """Raise `InputError` unless `state` is of the form that `state()` has.
 
-        What optimizers of a plan keep of a parameter is like it, but for the count of steps; others keep what they like.
+        What optimizers of a plan keep of a parameter is like it, but for the count of steps; others have their own.
         """
         own = self.state()
         if not isinstance(state["optimizer"], Mapping):
