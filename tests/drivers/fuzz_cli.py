@@ -226,7 +226,7 @@ def why_bad(found: many.Record) -> str:
         return f"{found['seconds']:.0f} s, {found['megabytes']:.0f} MB"
     if found["outcome"] not in DOCUMENTED:
         return f"status {found['outcome']}"
-    for word in ("Traceback", "Warning"):
+    for word in ("Traceback", "Warning:"):
         if word in found["said"]:
             return word
     if found["outcome"] in (1, 2) and (found["printed"] or not found["said"].strip()) and found["words"][0] != "check":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from calipers._version import __version__
 from calipers.bracket import Bracket
-from calipers.domains import NON_NEGATIVE, Domain
+from calipers.domains import Domain
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.extras import library
 from calipers.measure import Measurement, measure
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 DELTA = Domain(1e-60, 1.0, low_open=False, high_open=True)
 """Masses in a certificate are whole numbers of 2^-256."""
+EPSILON = Domain(1e-60, 1e6)
+"""How a certificate writes numbers, and how large a claim the checker reads."""
 _CLEARLY = 1.01
 MADE_BY = 200
 """The checker reads no longer a string."""
@@ -89,6 +91,10 @@ def certify(
     """
     if (epsilon is None) == (delta is None):
         raise InputError("Give exactly one of epsilon and delta: the certificate states the other one.")
+    if delta is not None:
+        DELTA.check("delta", delta)
+    elif epsilon != 0:
+        EPSILON.check("epsilon", epsilon, "At 0 there is a certificate too.")
     needs_flint()
     from flint import ctx
 
@@ -101,9 +107,10 @@ def certify(
     record = run_record(phases)
     measurement = measure(phases, tolerance=1e-2)
     if delta is not None:
-        likely = measurement.epsilon(DELTA.check("delta", delta))
+        likely = measurement.epsilon(delta)
     else:
-        likely = measurement.delta(NON_NEGATIVE.check("epsilon", epsilon))
+        assert epsilon is not None
+        likely = measurement.delta(epsilon)
     try:
         with ctx.workprec(PRECISION):
             if delta is not None:

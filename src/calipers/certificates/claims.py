@@ -44,7 +44,7 @@ def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket
     """delta from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
     low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
-    at = max(float(epsilon), 1e-3)
+    at = max(float(epsilon), 0.02)
     proof = UpperProof(pairs, at, high, share, say)
     proven = proof.smallest_delta(epsilon)
     if proven <= LEAST_DELTA:
