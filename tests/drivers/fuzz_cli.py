@@ -179,19 +179,18 @@ def ended(arguments: Words) -> int:
 @contextlib.contextmanager
 def _into(folder: Path) -> Any:
     """Whatever is printed, by whomever, goes into two files."""
-    kept = [os.dup(number) for number in (1, 2)]
-    try:
-        for number, name in ((1, "stdout"), (2, "stderr")):
-            place = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(place, number)
-            os.close(place)
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, old in zip((1, 2), kept, strict=True):
-            os.dup2(old, number)
-            os.close(old)
+    kept, streams = [os.dup(number) for number in (1, 2)], (sys.stdout, sys.stderr)
+    with (folder / "stdout").open("w", encoding="utf-8") as out, (folder / "stderr").open("w", encoding="utf-8") as err:
+        for number, file in ((1, out), (2, err)):
+            os.dup2(file.fileno(), number)
+        sys.stdout, sys.stderr = out, err
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = streams
+            for number, old in zip((1, 2), kept, strict=True):
+                os.dup2(old, number)
+                os.close(old)
 
 
 def asked(about: tuple[int, int, str]) -> many.Record:
