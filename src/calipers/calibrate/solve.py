@@ -102,7 +102,7 @@ class _Target:
 
 
 _TOGETHER = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
-_LEAKAGE = Domain(0.0, 1e6, low_open=True)
+_LEAKAGE = Domain(0.0, 1e12, low_open=True)
 TARGETS = {name: _LEAKAGE if name in ("epsilon", "mu") else RESOLVED for names in _TOGETHER for name in names}
 """What makes up a target, and where it may lie."""
 
