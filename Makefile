@@ -21,7 +21,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer certificates lint format types layers docs bench first-five-minutes reproduce clean
+.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz certificates lint format types layers docs bench first-five-minutes reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ test-federated: $(FEDERATED_VENV)/.libraries ## the tests with Flower and pfl, a
 test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browser ## the tests of the local page, in Chromium
 	.ci/chromium
 	$(BIN)/python -m pytest -m explorer
+
+fuzz: $(VENV)/.extra-test ## a hundred hostile command lines and files; all 5,000: --count 5000 (tests/RANDOM.md)
+	mkdir -p build
+	OMP_NUM_THREADS=1 $(BIN)/python tests/drivers/fuzz_cli.py --seed 1 --count 100 --log build/fuzz.jsonl
 
 certificates: $(VENV)/.extra-test ## check the example certificates with the checker alone
 	$(BIN)/python -m calipers_verify examples/certificates/*.cert.json

@@ -70,6 +70,8 @@ PROBABILITY = Domain(0.0, 1.0)
 POSITIVE_PROBABILITY = Domain(0.0, 1.0, low_open=True)
 BELOW_ONE = Domain(0.0, 1.0, high_open=True)
 OPEN_UNIT = Domain(0.0, 1.0, low_open=True, high_open=True)
+RESOLVED = Domain(1e-300, 1.0, high_open=True)
+"""Probabilities that an answer may be asked at: not far below, doubles have fewer digits and bounds would cross."""
 COUNT = Domain(1, math.inf, integer=True)
 COUNT_FROM_ZERO = Domain(0, math.inf, integer=True)
 SEED = Domain(0, 2**53, integer=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from calipers.errors import InputError
+from calipers.reading import RUN_FILE_BYTES, read_bounded
 
 STANDARD_INPUT = "-"
 # Exactly one of each pair is given; naming one of them anew drops the other.
 ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
 # 1/q and epochs * steps_per_epoch count as whole within this relative distance.
 WHOLE = 1e-9
+_MANY_POINTS, _MOST_POINTS = 100, 5_000
 
 
 def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
@@ -34,13 +36,14 @@ def read_toml(name: str, what: str = "run file") -> dict[str, object]:
     import tomllib
 
     try:
-        content = _piped() if name == STANDARD_INPUT else Path(name).read_bytes()
+        content = _piped() if name == STANDARD_INPUT else read_bounded(name, RUN_FILE_BYTES)
         # Some editors begin a file with a byte order mark; TOML has none.
-        found = tomllib.loads(content.decode("utf-8-sig"))
+        found = tomllib.loads(_plain(content.decode("utf-8-sig")))
     except OSError as error:
         if not name:
             raise InputError(f"The name of the {what} is empty; name one, or describe the run by options.") from error
-        raise InputError(f"Cannot read the {what} {name}: {error.strerror or error}.") from error
+        remedy = " Write - for its name to read standard input." if error.errno == errno.EINVAL else ""
+        raise InputError(f"Cannot read the {what} {called(name)}: {error.strerror or error}.{remedy}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{called(name)} is not a text file in UTF-8; a {what} is TOML.") from error
     except (ValueError, RecursionError) as error:
@@ -51,13 +54,24 @@ def read_toml(name: str, what: str = "run file") -> dict[str, object]:
     return found
 
 
+def _plain(text: str) -> str:
+    """The text, unless it has names of thousands of parts: reading such a name takes time and memory by its square."""
+    counts = (line.count(".") for line in text.splitlines())
+    if sum(count for count in counts if count > _MANY_POINTS) > _MOST_POINTS:
+        raise ValueError(f"its lines of more than {_MANY_POINTS} points have more than {_MOST_POINTS} in all")
+    return text
+
+
 _READ: list[tuple[object, bytes]] = []
 
 
 def _piped() -> bytes:
     """All of standard input, which can be read only once, however often it is asked for."""
     if not _READ or _READ[0][0] is not sys.stdin:
-        _READ[:] = [(sys.stdin, sys.stdin.buffer.read())]
+        content = sys.stdin.buffer.read(RUN_FILE_BYTES + 1)
+        if len(content) > RUN_FILE_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {RUN_FILE_BYTES:,} bytes")
+        _READ[:] = [(sys.stdin, content)]
     return _READ[0][1]
 
 

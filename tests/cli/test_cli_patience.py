@@ -36,6 +36,20 @@ def test_short_ones_and_files_stay_silent(stream: io.StringIO, monkeypatch: pyte
     assert stream.getvalue() == ""
 
 
+def test_a_log_gets_a_line_of_its_own_where_minutes_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    monkeypatch.setattr(module, "_EVERY", 0.05)
+    with patience("calibrating", logged=True) as say:
+        say("calibrating: noise multiplier 2")
+        time.sleep(0.12)
+    assert log.getvalue().splitlines()[0] == "calibrating: noise multiplier 2 ... 0 s"
+    monkeypatch.setattr("sys.stderr", silent := io.StringIO())
+    with patience("measuring"):
+        time.sleep(0.12)
+    assert silent.getvalue() == ""
+
+
 def test_what_is_counted_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

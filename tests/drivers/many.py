@@ -19,7 +19,8 @@ from typing import Any
 
 FRESH_MEGABYTES = 120.0
 """What a process of its own would hold before the question; a forked one starts with all that was loaded before."""
-_PATIENCE, _MOST_BYTES = 120, 3 << 30
+_LIMITS = [120, 3 << 30]
+"""Seconds of a core and bytes that a question may take."""
 
 Record = dict[str, Any]
 
@@ -29,10 +30,16 @@ def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024.0 if sys.platform == "linux" else 1024.0**2)
 
 
+def limit(seconds: int, most_bytes: int) -> None:
+    """Other limits from now on."""
+    _LIMITS[:] = [seconds, most_bytes]
+
+
 def _alone(question: Callable[[Any], Record], about: Any, pipe: Any) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (_PATIENCE, _PATIENCE))
+    seconds, most_bytes = _LIMITS
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
     start, before = time.process_time(), megabytes()
     try:
         found = question(about)
@@ -51,7 +58,7 @@ def alone(question: Callable[[Any], Record], about: Any) -> Record:
     try:
         found: Record = json.loads(ours.recv())
     except EOFError:
-        found = {"outcome": "killed", "said": "", "seconds": float(_PATIENCE), "megabytes": 0.0}
+        found = {"outcome": "killed", "said": "", "seconds": float(_LIMITS[0]), "megabytes": 0.0}
     process.join()
     return found
 

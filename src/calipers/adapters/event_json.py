@@ -14,15 +14,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calipers.errors import InputError, UnsupportedError
 from calipers.extras import library as imported
+from calipers.reading import read_bounded
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+_MOST_BYTES = 50_000_000
 _MODULE = "dp_accounting.dp_event"
 
 
@@ -38,7 +39,7 @@ def load_event(path: str | os.PathLike[str]) -> DpEvent:
     """The event a JSON file holds, or `InputError` naming the file."""
     name = os.fspath(path)
     try:
-        return event_from_json(Path(name).read_text(encoding="utf-8"))
+        return event_from_json(read_bounded(name, _MOST_BYTES).decode("utf-8"))
     except OSError as error:
         raise InputError(f"Cannot read the event file {name}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket
-from calipers.domains import OPEN_UNIT, POSITIVE, Domain
+from calipers.domains import OPEN_UNIT, RESOLVED, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
 from calipers.measure.correlated import TREE
@@ -102,7 +102,8 @@ class _Target:
 
 
 _TOGETHER = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
-TARGETS = {name: POSITIVE if name in ("epsilon", "mu") else OPEN_UNIT for names in _TOGETHER for name in names}
+_LEAKAGE = Domain(0.0, 1e12, low_open=True)
+TARGETS = {name: _LEAKAGE if name in ("epsilon", "mu") else RESOLVED for names in _TOGETHER for name in names}
 """What makes up a target, and where it may lie."""
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from calipers._version import __version__
 from calipers.bracket import Bracket
-from calipers.domains import NON_NEGATIVE, Domain
+from calipers.domains import Domain
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.extras import library
 from calipers.measure import Measurement, measure
 from calipers.provenance import command, date
+from calipers.reading import read_bounded
 from calipers.run import Run, as_phases
 from calipers.written import put_whole
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 DELTA = Domain(1e-60, 1.0, low_open=False, high_open=True)
 """Masses in a certificate are whole numbers of 2^-256."""
+EPSILON = Domain(1e-60, 1e6)
+"""How a certificate writes numbers, and how large a claim the checker reads."""
 _CLEARLY = 1.01
 MADE_BY = 200
 """The checker reads no longer a string."""
@@ -88,26 +91,37 @@ def certify(
     """
     if (epsilon is None) == (delta is None):
         raise InputError("Give exactly one of epsilon and delta: the certificate states the other one.")
+    if delta is not None:
+        DELTA.check("delta", delta)
+    elif epsilon != 0:
+        EPSILON.check("epsilon", epsilon, "At 0 there is a certificate too.")
     needs_flint()
     from flint import ctx
 
     from calipers.certificates.claims import claims_at_delta, claims_at_epsilon
     from calipers.certificates.exact import exact, run_record
+    from calipers_verify import Refused
     from calipers_verify.calls import PRECISION
 
     phases = as_phases(run)
     record = run_record(phases)
     measurement = measure(phases, tolerance=1e-2)
     if delta is not None:
-        likely = measurement.epsilon(DELTA.check("delta", delta))
+        likely = measurement.epsilon(delta)
     else:
-        likely = measurement.delta(NON_NEGATIVE.check("epsilon", epsilon))
-    with ctx.workprec(PRECISION):
-        if delta is not None:
-            claims = claims_at_delta(record, exact(delta), likely, progress)
-        else:
-            assert epsilon is not None
-            claims = claims_at_epsilon(record, exact(epsilon), likely, progress)
+        assert epsilon is not None
+        likely = measurement.delta(epsilon)
+    try:
+        with ctx.workprec(PRECISION):
+            if delta is not None:
+                claims = claims_at_delta(record, exact(delta), likely, progress)
+            else:
+                assert epsilon is not None
+                claims = claims_at_epsilon(record, exact(epsilon), likely, progress)
+    except Refused as reason:
+        raise CertificationError(
+            f"No certificate could be made of this run: {reason}. Measure it without one."
+        ) from reason
     progress("checking the certificate")
     certificate = sealed({"run": record, "claims": claims})
     low, high = certificate.epsilon if delta is not None else certificate.delta
@@ -124,6 +138,8 @@ def _remark(certificate: Certificate, measured: Bracket, asked_delta: bool) -> s
     name, value = ("epsilon", certificate.epsilon[1]) if asked_delta else ("delta", certificate.delta[1])
     if value is None or float(value) <= _CLEARLY * measured.upper:
         return None
+    if not asked_delta and float(value) <= DELTA.low:
+        return f"Certificates state no delta below {DELTA.low:g}; calipers measure prints {measured.upper:.6g}."
     return (
         f"The certified {name} is above the one that calipers measure prints ({measured.upper:.6g}): for such a run "
         "the checker knows a weaker theorem than measure (docs, what can be certified). Both are upper bounds."
@@ -159,10 +175,15 @@ def verify(path: str | os.PathLike[str]) -> Verdict:
     `Verdict.claims` holds exact numbers, `Verdict.sentences()` says them. The same as `python -m calipers_verify FILE`.
     """
     needs_flint()
-    from calipers_verify import Refused, verify_file
+    from calipers_verify import Refused
+    from calipers_verify import verify as checked
+    from calipers_verify.reading import MOST_BYTES
 
     try:
-        return verify_file(path)
+        return checked(read_bounded(path, MOST_BYTES))
+    except OSError as error:
+        why = f"it cannot be read ({error.strerror or error})"
+        raise CertificationError(f"{os.fspath(path)} is refused: {why}.") from error
     except Refused as reason:
         raise CertificationError(f"{os.fspath(path)} is refused: {reason}.") from reason
 

@@ -20,6 +20,8 @@ _SHARE, _SHARE_OF_MANY = 0.0005, 0.003
 """Part of epsilon that rounding to a lattice may cost: where steps are cheap, and where every node is a sum of its
 own.
 """
+LEAST_DELTA = Fraction(1, 10**60)
+"""The smallest delta that a certificate states: masses in it are whole numbers of 2^-256."""
 
 
 def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
@@ -46,11 +48,14 @@ def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket
     """delta from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
     low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
-    at = max(float(epsilon), 1e-3)
+    at = max(float(epsilon), 0.02)
     proof = UpperProof(pairs, at, high, share, say)
     proven = proof.smallest_delta(epsilon)
+    if proven <= LEAST_DELTA:
+        return [_above(epsilon, LEAST_DELTA, proof)]
     attack = LowerAttack(pairs[0], at, low, share, say, (float(epsilon), 0.99 * float(proven)))
-    return [_above(epsilon, proven, proof), *_below(attack.largest_delta(epsilon))]
+    shown = attack.largest_delta(epsilon)
+    return [_above(epsilon, proven, proof), *_below(None if shown is None or shown.delta < LEAST_DELTA else shown)]
 
 
 def _ends(likely: Bracket) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from calipers.errors import UnsupportedError
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.run import Run
 from calipers.schemes import scheme_of
+from calipers_verify.steps import NOISE
 
 _STATED = frozenset(
     (
@@ -67,6 +68,12 @@ def _refuse_unknown(run: Run) -> None:
 
 def _phase(run: Run) -> dict[str, object]:
     _refuse_unknown(run)
+    if not NOISE[0] <= exact(run.noise_multiplier) <= NOISE[1]:
+        low, high = map(float, NOISE)
+        raise UnsupportedError(
+            f"No certificate can be had for noise_multiplier={run.noise_multiplier:g}: certificates state noise "
+            f"multipliers from {low:g} to {high:g}; measure the run without one."
+        )
     if run.sampler in ("shuffle", "deterministic"):
         return _cut(run)
     sampler, stated = run.sampler, scheme_of(run).stated(run)

@@ -32,6 +32,10 @@ _PER_SPREAD = 9.0
 """Round scores per deviation of a term."""
 _MOST_SCORE, _ROUGH_SCORE = 12_000, 2_000
 """Scores of a round; fewer where directions and statistics are only compared."""
+_FARTHEST = 96 * 1024
+"""No score lies farther out: the checker reads up to 1e5, and this one stays what it is when scores are rounded."""
+_LOG_LARGEST = 300.0
+"""Ratios beyond this are as good as infinite: no mass in a certificate is below 2^-256, which is e^-178."""
 
 
 class Shown(NamedTuple):
@@ -50,6 +54,11 @@ def _snapped(values: FloatArray, growth: float = _GROWTH) -> IntArray:
     return np.asarray(np.rint(np.rint(values / step) * step).astype(np.int64))
 
 
+def _exp(at: float) -> float:
+    """e^at, or a number that is as good as infinite here."""
+    return math.exp(min(at, _LOG_LARGEST))
+
+
 def _runs(scores: IntArray) -> IntArray:
     """Where a new score begins."""
     return np.flatnonzero(np.diff(scores)) + 1
@@ -57,7 +66,7 @@ def _runs(scores: IntArray) -> IntArray:
 
 def _cells(mesh: FloatArray, values: FloatArray) -> dict[str, object]:
     """Cuts and scores of an observation whose score at the mesh points is given, in units."""
-    scores = _snapped(values)
+    scores = _snapped(np.clip(values, -_FARTHEST, _FARTHEST))
     starts = _runs(scores)
     cuts = [Fraction(round(0.5 * (mesh[i - 1] + mesh[i]) * 2**40), 2**40) for i in starts]
     if not cuts:
@@ -87,14 +96,15 @@ def _epoch(
     """Scores of the rounds, and bins of their sum. `at`: the log ratio at which the sum is the best statistic."""
     means = [float(mean.mid()) for mean in attacks.shifts(phase, back)]
     z = _mesh(max(map(abs, means)), small / phase.rounds)
-    terms = np.exp(means[0] * z - 0.5 * means[0] ** 2) - math.exp(at) * np.exp(means[1] * z - 0.5 * means[1] ** 2)
+    logs = means[0] * z - 0.5 * means[0] ** 2, at + means[1] * z - 0.5 * means[1] ** 2
+    terms = np.subtract(*(np.exp(np.minimum(each, _LOG_LARGEST)) for each in logs))
     weights = np.exp(-0.5 * z * z)
     weights /= weights.sum()
     middle = float(np.sum(weights * terms))
     usual = np.abs(z) < 0.5 + math.sqrt(2.0 * math.log(50.0 * phase.rounds))
     spread = math.sqrt(float(np.sum(weights[usual] * (terms[usual] - middle) ** 2)))
     # Far terms decide a heavy tail: scores reach as far as the whole sum has to go for a ratio of e^at, and then some.
-    farthest = 3.0 * phase.rounds * (1.0 + math.exp(abs(at))) + 10.0 * spread
+    farthest = 3.0 * phase.rounds * (1.0 + _exp(abs(at))) + 10.0 * spread
     farthest = min(farthest, float(np.max(np.abs(terms - middle))))
     unit = max(spread / _PER_SPREAD, farthest / most)
     values = np.clip((terms - middle) / unit, -most, most)
@@ -105,7 +115,7 @@ def _epoch(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where((p > 0) & (q > 0), np.log(p) - np.log(q), -np.inf)
     lowest = float(np.min(ratio[np.isfinite(ratio)], initial=0.0))
-    found = _snapped(np.maximum(ratio, lowest) / spacing)
+    found = _snapped(np.clip(np.maximum(ratio, lowest) / spacing, -_FARTHEST, _FARTHEST))
     starts = _runs(found)
     if len(starts) == 0:
         starts = np.array([len(found) - 1])
@@ -149,7 +159,7 @@ class LowerAttack:
     def _shown(self, found: tuple[str, dict[str, object], attacks.Rows], epsilon: float) -> float:
         """The largest delta at about epsilon."""
         p, q = self._tails(found[2])
-        return float(np.max(p - math.exp(epsilon) * q))
+        return float(np.max(p - _exp(epsilon) * q))
 
     def _try(self, direction: str, at: float, spacing: float, dust: int, small: float, most: int) -> None:
         spend(0, anew=True)
@@ -185,7 +195,7 @@ class LowerAttack:
         if self.mu is not None:
             shown = rounded(float(gaussian(self.mu, ball(epsilon)).mid()) * (1.0 - 1e-9), False)
             return Shown(epsilon, shown, DIRECTIONS[0], "fixed-batches") if shown > 0 else None
-        return self._best(lambda p, q: p - math.exp(epsilon) * q, lambda delta: (epsilon, delta))
+        return self._best(lambda p, q: p - _exp(float(epsilon)) * q, lambda delta: (epsilon, delta))
 
     def _best(
         self,

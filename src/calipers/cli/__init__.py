@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from calipers._version import __version__
-from calipers.cli.failures import SpeakingGroup
+from calipers.cli.failures import DEBUG, SpeakingGroup
 
 __all__ = ["main"]
 
@@ -50,11 +50,23 @@ class _Commands(SpeakingGroup):
         return super().resolve_command(ctx, args)
 
 
+def _remember_debug(context: click.Context, _option: click.Parameter, value: bool) -> None:
+    context.meta[DEBUG] = value
+
+
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="calipers")
+@click.option(
+    "--debug",
+    is_flag=True,
+    envvar="CALIPERS_DEBUG",
+    expose_value=False,
+    callback=_remember_debug,
+    help="Where a command fails or refuses, also show the traceback (or set CALIPERS_DEBUG=1).",
+)
 def main() -> None:
     """Measure the privacy of the DP-SGD run that was actually executed, from both sides.
 
@@ -86,5 +98,6 @@ def main() -> None:
 
     Exit status: 0 on success, 2 on bad input, 1 when a bound could not be certified. On failure one
     sentence goes to standard error and nothing to standard output. `check` and --fail-on print what
-    they found and end with 3 (not proven, open) or 4 (an attack shows more).
+    they found and end with 3 (not proven, open) or 4 (an attack shows more). 130: interrupted. 70: a
+    defect of Calipers, which `calipers --debug COMMAND ...` shows in full; please report it.
     """

@@ -54,7 +54,7 @@ def calibrate_command(
     from calipers.numerics.decimals import nearest_digits
 
     target = one_target(values, "--{}")
-    with patience("calibrating") as say:
+    with patience("calibrating", logged=True) as say:
         calibration = solve(
             runs,
             tolerance=tolerance,

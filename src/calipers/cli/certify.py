@@ -10,10 +10,14 @@ from calipers.cli.kinds import FILE, REAL, option
 from calipers.cli.options import check_place, json_option, overwrite_option, run_options, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
+from calipers.reading import read_bounded
 from calipers.run import Run, load_runs
 
 if TYPE_CHECKING:
     from calipers_verify import Verdict
+
+MOST_BYTES = 1 << 30
+"""More than the checker reads: what is too long for it is refused by it."""
 
 
 @click.command("certify", short_help="Write a certificate that anybody can check.")
@@ -47,7 +51,7 @@ def certify_command(
     check_place(output)
     from calipers.certificates import certify
 
-    with patience("measuring") as say:
+    with patience("measuring", logged=True) as say:
         certificate = certify(runs, epsilon=epsilon, delta=delta, progress=say)
     write(certificate.to_json(), output)
     if certificate.remark is not None:
@@ -77,8 +81,7 @@ def verify_command(files: tuple[str, ...], as_json: bool) -> None:
 
     for name in files:  # what cannot be opened is a wrong word on the command line, not a certificate that is refused
         try:
-            with open(name, "rb") as file:
-                file.read(1)
+            read_bounded(name, MOST_BYTES)
         except OSError as error:
             reason = f"Cannot read {name}: {error.strerror}; name a file that `calipers certify` wrote."
             raise InputError(reason) from error

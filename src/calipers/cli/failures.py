@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from calipers.errors import CalipersError, CertificationError
 from calipers.provenance import typed
 
 INTERRUPTED = 130
+DEBUG = "calipers.debug"
+"""Where the program notes in its context that tracebacks are wanted."""
+_LONGEST = 300
 BY_OPTIONS = "calipers.by_options"
 """Where a command notes in its context which keys of the run were given as options."""
 # What people type for an option that is called otherwise.
@@ -52,6 +56,20 @@ class NotCertified(RefusedInput):
     exit_code = 1
 
 
+class Defect(RefusedInput):
+    """Something that nobody foresaw: exit status 70, and how to report it."""
+
+    exit_code = 70
+
+    def __init__(self, error: BaseException) -> None:
+        what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
+        what = what if len(what) <= _LONGEST else what[: _LONGEST - 1] + "…"
+        super().__init__(
+            f"Calipers failed ({what}). This is a defect of Calipers, not of what you asked; please report it with "
+            "what `calipers --debug COMMAND ...` prints (CONTRIBUTING.md says how)."
+        )
+
+
 class SpeakingGroup(click.Group):
     """A group that turns what Calipers refuses, and files it cannot write, into refusals."""
 
@@ -80,21 +98,34 @@ class SpeakingGroup(click.Group):
         """Run the command; a broken pipe is left to click, which ends quietly."""
         try:
             return super().invoke(ctx)
-        except click.UsageError as error:
-            named = _with_names(error) if isinstance(error, click.NoSuchOption) else error
-            raise _in_one_line(named) from None
-        except CertificationError as error:
-            raise NotCertified(self._named(ctx, str(error))) from error
-        except CalipersError as error:
-            raise RefusedInput(self._named(ctx, str(error))) from error
+        except (click.exceptions.Exit, click.Abort):
+            raise
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
-        except OSError as error:
-            if error.errno == errno.EPIPE:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise
+            if ctx.meta.get(DEBUG) and not isinstance(error, click.ClickException):
+                click.echo(traceback.format_exc(), err=True, nl=False)
+            raise self._refusal(ctx, error) from error
+
+    def _refusal(self, ctx: click.Context, error: Exception) -> click.ClickException:
+        """The sentence and the exit status of whatever a command raised."""
+        if isinstance(error, click.UsageError):
+            return _in_one_line(_with_names(error) if isinstance(error, click.NoSuchOption) else error)
+        if isinstance(error, click.ClickException):
+            return error
+        if isinstance(error, CertificationError):
+            return NotCertified(self._named(ctx, str(error)))
+        if isinstance(error, CalipersError):
+            return RefusedInput(self._named(ctx, str(error)))
+        if isinstance(error, OSError):
             where = f" {error.filename}" if error.filename else ""
-            raise RefusedInput(f"Cannot read or write{where}: {error.strerror or error}.") from error
+            return RefusedInput(f"Cannot read or write{where}: {error.strerror or error}.")
+        if isinstance(error, MemoryError):
+            return NotCertified("There is not enough memory for this; free some, or ask for less.")
+        return Defect(error)
 
     def _named(self, ctx: click.Context, message: str) -> str:
         """The message with the options that were typed, where it names keys."""

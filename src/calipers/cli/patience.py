@@ -1,6 +1,7 @@
-"""A line that says what is being done and for how long, for those who wait at a terminal.
+"""A line that says what is being done and for how long, for those who wait.
 
-It appears after two seconds on standard error, only if that is a terminal, and leaves nothing behind.
+It appears on standard error, after two seconds and only if that is a terminal, and leaves nothing behind. What may take
+minutes is `logged` elsewhere too: a line of its own every half minute.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_AFTER = 2.0
+_AFTER, _EVERY = 2.0, 30.0
 _CLEAR = "\r\x1b[K"
 
 Say = Callable[[str], None]
@@ -19,14 +20,14 @@ Progress = Callable[[int, int], None]
 
 
 @contextmanager
-def patience(doing: str) -> Iterator[Say]:
+def patience(doing: str, *, logged: bool = False) -> Iterator[Say]:
     """Show what is being done, and for how long, while the block runs; the block may say what it does now."""
-    said = [doing]
-    if not sys.stderr.isatty():
+    said, seen = [doing], sys.stderr.isatty()
+    if not seen and not logged:
         yield lambda text: None
         return
     done = threading.Event()
-    shown = threading.Thread(target=_shown, args=(said, done), daemon=True)
+    shown = threading.Thread(target=_shown if seen else _logged, args=(said, done), daemon=True)
     shown.start()
     try:
         yield lambda text: said.__setitem__(0, text)
@@ -75,3 +76,10 @@ def _shown(said: list[str], done: threading.Event) -> None:
             break
     sys.stderr.write(_CLEAR)
     sys.stderr.flush()
+
+
+def _logged(said: list[str], done: threading.Event) -> None:
+    began = time.monotonic()
+    while not done.wait(_EVERY):
+        sys.stderr.write(f"{said[0]} ... {time.monotonic() - began:.0f} s\n")
+        sys.stderr.flush()

@@ -38,7 +38,7 @@ ASSET_TYPES = {
     ".svg": "image/svg+xml",
 }
 # Every other refusal is about the run that was sent.
-STATUSES = {"too slow": 504, "too busy": 503, "defect": 500}
+STATUSES = {"too slow": 504, "too busy": 503, "ended": 503, "defect": 500}
 CLIENT_LEFT = 499
 
 

@@ -23,8 +23,8 @@ from calipers.extras import library
 
 HOST = "127.0.0.1"
 PORT = Domain(0, 65535, integer=True)
-# Idle connections of browsers count; a page keeps up to six.
-MOST_CONNECTIONS = 128
+BACKLOG = 1024
+"""Connections that the system keeps until the server takes them."""
 LONGEST_STATE = 8_000
 
 
@@ -32,7 +32,7 @@ def bound_socket(port: int = 0) -> socket.socket:
     """A listening socket that only this machine reaches; port 0 stands for a free one."""
     number = PORT.check_int("port", port)
     try:
-        return socket.create_server((HOST, number), backlog=MOST_CONNECTIONS)
+        return socket.create_server((HOST, number), backlog=BACKLOG)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise InputError(f"Port {port} cannot be used: {reason}; name another, or none.") from error
@@ -57,17 +57,18 @@ def build_server(listening: socket.socket, limits: Limits | None = None) -> Any:
     import uvicorn
 
     from calipers.explorer.app import build
+    from calipers.explorer.connections import Connection
 
     config = uvicorn.Config(
         Guard(build(limits), listening.getsockname()[1]),
         # h11 is what every installation of uvicorn has; it answers malformed requests with 400.
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="on",
         log_level="error",
         access_log=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        backlog=BACKLOG,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=2,
     )

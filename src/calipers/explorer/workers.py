@@ -12,6 +12,7 @@ import asyncio
 import math
 import multiprocessing
 import os
+import signal
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any
 from calipers.explorer.jobs import READY, Job, Refusal, Reply, work
 
 GIBIBYTE = 2**30
-START_LIMIT = 60.0
+START_LIMIT, JOIN_LIMIT = 60.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,28 @@ class WorkerProcess:
         except TimeoutError:
             return Refusal("too slow", f"Stopped after {self._limits.seconds:g} s without an answer.")
         except (EOFError, OSError):
-            return Refusal("too large", "The worker ended without an answer; the run may take too much memory.")
+            return await self._ended()
         finally:
             # One that was left without an answer, or has grown too large, gets no other job.
             if peak > self._limits.retire_above:
                 self.kill()
                 self.begin()
         return reply
+
+    async def _ended(self) -> Refusal:
+        """Why a process that is gone left no answer; one that runs into its limit of memory says so itself."""
+        process = self._process
+        if process is not None:
+            await asyncio.get_running_loop().run_in_executor(self._threads, process.join, JOIN_LIMIT)
+        status = None if process is None else process.exitcode
+        how = f"with status {status}"
+        if status is not None and status < 0:
+            how = f"by the signal {signal.Signals(-status).name}"
+        return Refusal(
+            "ended",
+            f"The worker process was ended {how} and left no answer: somebody ended it, or the system did, as where "
+            "memory runs out. Ask again.",
+        )
 
     def kill(self) -> None:
         """End the process."""

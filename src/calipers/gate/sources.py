@@ -21,6 +21,7 @@ from calipers.errors import InputError
 from calipers.gate.budget import settings_of
 from calipers.gate.receipt_shape import checked_receipt
 from calipers.provenance import is_intact
+from calipers.reading import read_bounded
 from calipers.run import Run, as_phases, load_runs
 
 MOST_BYTES = 50_000_000
@@ -90,11 +91,9 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_json(path: str) -> dict[str, Any]:
     """The JSON object in a file, or `InputError` naming it."""
     try:
-        data = Path(path).read_bytes()
+        data = read_bounded(path, MOST_BYTES)
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror or error}.") from error
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path} has {len(data)} bytes, more than {MOST_BYTES}; it is nothing that Calipers wrote.")
     try:
         record = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_each_once)
     except _TwiceError as error:

@@ -46,7 +46,8 @@ def joint_noise(*noise_multipliers: float) -> float:
     checked = [POSITIVE.check("noise_multiplier", noise) for noise in noise_multipliers]
     if not checked:
         raise InputError("Expected at least one noise multiplier, got none.")
-    return 1.0 / math.sqrt(math.fsum((1.0 / noise) ** 2 for noise in checked)) * (1.0 - 1e-15)
+    least = min(checked)
+    return least / math.sqrt(math.fsum((least / noise) ** 2 for noise in checked)) * (1.0 - 1e-15)
 
 
 def count_noise(deviation: float, run: Run | Sequence[Run]) -> float:

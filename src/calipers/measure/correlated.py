@@ -17,6 +17,7 @@ steps.
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from calipers.measure.released import stated_measurement
 from calipers.mechanisms.gaussian import NOISE, poisson_gaussian
 from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns, Sensitivity
 from calipers.numerics.types import FloatArray
+from calipers.reading import read_bounded
 from calipers.stated import ADJACENCIES, Stated
 
 _MOST_KINDS = 10
@@ -193,6 +195,10 @@ _KEYS = (
 )
 
 
+_MOST_BYTES = 1 << 28
+"""Of a file with a noise matrix."""
+
+
 def load_matrix(name: str, steps: int | None = None) -> NoiseMatrix:
     """The matrix of a file, or of tree aggregation over `steps` steps."""
     if name == TREE:
@@ -202,9 +208,10 @@ def load_matrix(name: str, steps: int | None = None) -> NoiseMatrix:
     path = Path(name)
     try:
         if path.suffix == ".npy":
-            array = np.load(path, allow_pickle=False)
+            array = np.load(io.BytesIO(read_bounded(path, _MOST_BYTES)), allow_pickle=False)
         else:
-            array = np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None, ndmin=1)
+            text = io.StringIO(read_bounded(path, _MOST_BYTES).decode("utf-8-sig"))
+            array = np.loadtxt(text, delimiter="," if path.suffix == ".csv" else None, ndmin=1)
     except OSError as error:
         raise InputError(f"Cannot read the noise matrix {name}: {error.strerror or error}.") from error
     except ValueError as error:

@@ -17,7 +17,7 @@ from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY
+from calipers.domains import NON_NEGATIVE, PROBABILITY, RESOLVED
 from calipers.errors import InputError
 from calipers.kept import kept
 from calipers.measure.jaw import Evaluation, Found, Jaw, depth_for
@@ -116,7 +116,7 @@ class Measurement(Printed):
 
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
-        delta = OPEN_UNIT.check("delta", delta)
+        delta = RESOLVED.check("delta", delta)
         found = self._once(("epsilon", delta), lambda jaw: jaw.epsilon(delta, self.tolerance))
         found = self._sharpened(found, "epsilon", delta, depth_for(delta), lambda curve: curve.epsilon(delta))
         return self._noted(_bracket_of(found), f"epsilon at delta = {setting(delta)}")
@@ -186,7 +186,7 @@ class Measurement(Printed):
 
     @staticmethod
     def _depth(smallest_delta: float) -> float:
-        return min(_DEEPEST, OPEN_UNIT.check("smallest_delta", smallest_delta))
+        return min(_DEEPEST, RESOLVED.check("smallest_delta", smallest_delta))
 
     def tradeoff(self, alpha: float) -> Bracket:
         """The smallest false negative rate of any attack with false positive rate alpha."""
@@ -220,7 +220,7 @@ class Measurement(Printed):
     @implements("gomez2025:eq21", "gomez2025:eq24")
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
         """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
-        delta0 = OPEN_UNIT.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
+        delta0 = RESOLVED.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
         lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
         overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf

@@ -66,6 +66,7 @@ _ROUNDING = 2e-14
 _DROP = 44.0
 _INDEX_SPREADS = 10.0
 _MIXTURE_UP_TO = 1e9
+_MOST_TERMS = 1e6
 _ARCTAN = np.array([(-1.0) ** k / (2 * k + 3) for k in range(16)])
 
 
@@ -168,6 +169,11 @@ def _mixture(t: float, degrees: float, noncentrality: float, lower: bool, rest: 
         if np.all((terms[end] < top - _DROP) & (quotients < 0.0)):
             break
         reach *= 2.0
+        if reach > _MOST_TERMS:
+            raise CertificationError(
+                f"No route certifies a tail at {t:g} of {degrees:g} degrees with noncentrality {noncentrality:g}: its "
+                "mixture has too many terms. Use less extreme parameters."
+            )
     shares = np.exp(terms - top)
     total = top + math.log(math.fsum(shares))
     error = 1.1 * float(shares @ errors) / float(shares.sum())

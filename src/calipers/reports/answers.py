@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket, Evidence
-from calipers.domains import BELOW_ONE, NON_NEGATIVE, OPEN_UNIT
+from calipers.domains import BELOW_ONE, NON_NEGATIVE, RESOLVED
 from calipers.errors import CertificationError
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
@@ -41,11 +41,11 @@ class Questions:
 
     def __post_init__(self) -> None:
         for delta in self.deltas:
-            OPEN_UNIT.check("delta", delta)
+            RESOLVED.check("delta", delta)
         for epsilon in self.epsilons:
             NON_NEGATIVE.check("epsilon", epsilon)
         for fpr in self.fprs:
-            OPEN_UNIT.check("fpr", fpr)
+            RESOLVED.check("fpr", fpr)
         BELOW_ONE.check("delta0", self.delta0, "It is the part of delta that mu is allowed to leave unexplained.")
 
     @classmethod

@@ -28,6 +28,10 @@ from calipers.samplers.law import Sampler, check_generator
 _GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 
 
+_WORDS, _BUFFER = 624, 4
+"""Of MT19937 and of Philox."""
+
+
 class BatchStream:
     """The batches of `sampler.batches(rng)`, one after the other, with a place in them.
 
@@ -131,9 +135,11 @@ def _generator(state: Mapping[str, Any]) -> np.random.Generator:
     bits = getattr(np.random, name)()
     try:
         words = {k: np.asarray(v, dtype=np.uint64) if isinstance(v, list) else v for k, v in state["state"].items()}
+        if not 0 <= words.get("pos", 0) <= _WORDS or not 0 <= state.get("buffer_pos", 0) <= _BUFFER:
+            raise ValueError("its place lies outside of its words")  # numpy itself would read beyond them
         bits.state = {**state, "state": words}
         if "buffer" in state:  # Philox keeps unused words beside its counter
             bits.state = {**bits.state, "buffer": np.asarray(state["buffer"], dtype=np.uint64)}
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"The generator's state is damaged: {error}.") from error
     return np.random.Generator(bits)

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from calipers.citations import implements
-from calipers.errors import ConditionError
+from calipers.errors import CertificationError, ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
 from calipers.numerics.types import FloatArray
@@ -85,6 +85,10 @@ def poisson_halfspace_delta(epsilon: float, noise_multiplier: float, rounds: int
     return math.exp(poisson_halfspace_log_delta(epsilon, noise_multiplier, rounds))
 
 
+_LARGEST = 1e15
+"""Epsilons beyond are not looked at: one more would not move them."""
+
+
 @theorem("chua-thm-4.2b-beyond")
 def poisson_worse_beyond(noise_multiplier: float, rounds: int) -> float:
     """An epsilon_1 beyond which Poisson batches leak more than deterministic ones.
@@ -102,6 +106,11 @@ def poisson_worse_beyond(noise_multiplier: float, rounds: int) -> float:
     high = 1.0
     while not exceeds(high):
         high *= 2.0
+        if high > _LARGEST:
+            raise CertificationError(
+                f"No such epsilon up to {_LARGEST:g} is found at noise_multiplier={noise_multiplier:g} in double "
+                "precision; choose a less extreme one."
+            )
     return halved(0.0, high, lambda at: not exceeds(at), 60)[1] * (1.0 + 1e-9)
 
 

@@ -22,15 +22,18 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from calipers.citations import Statement, implements, statement
 from calipers.domains import Domain, looked_up
-from calipers.errors import ConditionError, InputError
+from calipers.errors import CalipersError, CertificationError, ConditionError, InputError
 
 F = TypeVar("F", bound=Callable[..., object])
 Number = float | int | bool
@@ -181,7 +184,8 @@ def evaluate(name: str, **params: object) -> TheoremValue:
     """Evaluate one statement.
 
     Raises `InputError` for a name, a parameter or a value that does not exist or lies outside its
-    domain, and `ConditionError` where the statement's own conditions fail. The returned `value`
+    domain, `ConditionError` where the statement's own conditions fail, and `CertificationError` where its
+    numbers leave the range of double precision. The returned `value`
     stands in the relation `reads` to the truth.
     """
     entry = find(name)
@@ -194,8 +198,28 @@ def evaluate(name: str, **params: object) -> TheoremValue:
     missing = [one for one in entry.parameters if one.default is None and one.name not in params]
     if missing:
         raise InputError(f"{name} also needs: {'; '.join(map(str, missing))}.")
-    values = _named(entry.function(**params, **entry.at))
+    values = _computed(entry, params)
     return TheoremValue(values, entry.direction, statement(entry.statement), entry.reads, entry.note)
+
+
+def _computed(entry: Theorem, params: dict[str, object]) -> dict[str, Number]:
+    """The values of a statement, or `CertificationError` where numbers leave the range of double precision."""
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            values = _named(entry.function(**params, **entry.at))
+    except CalipersError:
+        raise
+    except (ArithmeticError, ValueError) as error:
+        raise CertificationError(_beyond(entry, params, f"{error}".rstrip("."))) from error
+    for key, value in values.items():
+        if not math.isfinite(value):
+            raise CertificationError(_beyond(entry, params, f"{key} would be {value}"))
+    return values
+
+
+def _beyond(entry: Theorem, params: dict[str, object], why: str) -> str:
+    given = ", ".join(f"{key}={value}" for key, value in params.items())
+    return f"{entry.name} cannot be evaluated in double precision at {given} ({why}); choose less extreme parameters."
 
 
 def _named(result: object) -> dict[str, Number]:

@@ -130,6 +130,8 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
     """The contents of the checkpoint, None if there is none, or `InputError` if it is damaged or of another run."""
     if not path.exists():
         return None
+    if not path.is_file() and not path.is_dir():
+        raise InputError(f"{path} is a pipe or a device, not a checkpoint; name another file.")
     try:
         content = memoryview(path.read_bytes())
     except OSError as error:
@@ -139,8 +141,13 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
         raise InputError(f"{path} is not a checkpoint of this program; move it away to begin anew.")
     if hashlib.sha256(content[begin:]).digest() != content[len(FORMAT) : begin]:
         raise InputError(f"{path} is damaged: it is not what was written; move it away to begin anew.")
-    record: dict[str, Any] = torch_module().load(io.BytesIO(content[begin:]), map_location=device, weights_only=True)
-    begun = json.loads(record["belongs_to"])
+    with fitting(path):
+        record: dict[str, Any] = torch_module().load(
+            io.BytesIO(content[begin:]), map_location=device, weights_only=True
+        )
+        if not isinstance(record, dict):
+            raise InputError("it is no mapping")
+        begun = dict(json.loads(record["belongs_to"]))
     wanted = json.loads(json.dumps(belongs_to))
     modules = begun.pop(MODULES, {})
     if not isinstance(modules, dict):
@@ -157,6 +164,41 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
         what = "; ".join(f"{key} was {begun.get(key)}, now {wanted.get(key)}" for key in differing[:3])
         raise InputError(f"{path} belongs to another run: {what}. Resume with what began, or name another file.")
     return record
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Turn whatever the contents lead to into a sentence: a seal shows damage, and not who wrote them."""
+    try:
+        yield
+    except Exception as error:  # forged contents raise whatever they happen to ask for
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise InputError(
+            f"{path} holds nothing that this training can go on from ({reason}); move it away to begin anew."
+        ) from error
+
+
+def check_like(found: Any, own: Any, where: str) -> None:
+    """Raise `InputError` unless what was found is of the same form as what there is: keys, kinds, shapes."""
+    torch = torch_module()
+    if own is None:
+        return
+    if isinstance(own, torch.Tensor):
+        same = isinstance(found, torch.Tensor) and found.layout == own.layout and found.device.type != "meta"
+        if not same or found.shape != own.shape or found.dtype != own.dtype:
+            raise InputError(f"{where} is not a tensor of {own.dtype} with the shape {list(own.shape)}")
+    elif isinstance(own, Mapping):
+        if not isinstance(found, Mapping) or found.keys() != own.keys():
+            raise InputError(f"{where} has other keys")
+        for key, value in own.items():
+            check_like(found[key], value, f"{where}.{key}")
+    elif isinstance(own, list | tuple):
+        if not isinstance(found, list | tuple) or len(found) != len(own):
+            raise InputError(f"{where} is not a list of {len(own)}")
+        for number, value in enumerate(own):
+            check_like(found[number], value, f"{where}[{number}]")
+    elif not isinstance(found, int | float if isinstance(own, int | float) else type(own)):
+        raise InputError(f"{where} is not of the kind {type(own).__name__}")
 
 
 def data_digest(*arrays: Any) -> str:

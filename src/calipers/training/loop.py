@@ -35,7 +35,7 @@ from calipers.numerics.types import IntArray
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
 from calipers.training.canaries import Planted
-from calipers.training.checkpoint import MODULES, load_checkpoint, locked, save_checkpoint
+from calipers.training.checkpoint import MODULES, check_like, fitting, load_checkpoint, locked, save_checkpoint
 from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
 from calipers.training.fingerprint import fingerprint, model_fingerprint
 from calipers.training.gradients import GradientSum
@@ -209,12 +209,23 @@ class Trainer:
         contents = self.ranks.from_first(contents, self.device)
         if contents is None:
             return False
-        self._go_to(contents)
+        with fitting(path):
+            self._check(contents)
+            self._go_to(contents)
         with self.ranks.together():
             if self.ranks.leads:
                 sample = sampled_gradients(self._sum, self._records, self.device)
                 refuse_other_gradients(path, contents.get("sample", ""), sample, self._sum.precision)
         return True
+
+    def _check(self, contents: Mapping[str, Any]) -> None:
+        """Refuse contents that are not of the form of this training's own, or would draw the noise elsewhere."""
+        check_like(contents["model"], self.model.state_dict(), "model")
+        self._updates.check(contents)
+        noise, own = noise_source(json.loads(contents["noise"])), self._noise
+        if type(noise) is not type(own) or (isinstance(own, SeededNoise) and noise.state() != own.state()):
+            raise InputError("its noise is not that of the plan")
+        check_like(json.loads(contents["canaries"]), self._canaries.state(), "canaries")
 
     @property
     def precision(self) -> str:

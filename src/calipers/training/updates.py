@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calipers.errors import InputError
+from calipers.training.checkpoint import check_like
 from calipers.training.fingerprint import fingerprint
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
@@ -90,6 +91,25 @@ class Updates:
         return {"optimizer": self.optimizer.state_dict()} | (
             {} if self._schedule is None else {"schedule": self._schedule.state_dict()}
         )
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Raise `InputError` unless `state` is of the form that `state()` has.
+
+        What optimizers of a plan keep of a parameter is like it, but for the count of steps; others have their own.
+        """
+        own = self.state()
+        if not isinstance(state["optimizer"], Mapping):
+            raise InputError("optimizer is no mapping")
+        check_like(state["optimizer"]["param_groups"], own["optimizer"]["param_groups"], "optimizer")
+        parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
+        for number, kept in {} if self._own else state["optimizer"]["state"].items():
+            for key, value in kept.items():
+                if key == "step":
+                    check_like(value, torch_module().zeros(()), "optimizer.step")
+                elif value is not None:
+                    check_like(value, parameters[number].detach(), f"optimizer.{key}")
+        if self._schedule is not None:
+            check_like(state["schedule"], own["schedule"], "schedule")
 
     def go_to(self, state: Mapping[str, Any]) -> None:
         """Take up what `state` gave."""

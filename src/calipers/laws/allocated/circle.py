@@ -71,7 +71,7 @@ class Circle(NamedTuple):
         end = max(strike, center) + 2.0 * largest + _AROUND * spread
         usual = resolution * spread / math.sqrt(rounds)
         step = max(finer * usual, (end - start) / longest)
-        if step > coarsest * usual:
+        if step > coarsest * usual or not step > 0.0:  # no spread: scores that double precision does not tell apart
             return None
         return cls(step, math.floor(start / step), fast_length(math.ceil((end - start) / step) + 1), (least, largest))
 

@@ -80,6 +80,8 @@ class UpperTail:
             return max(0.0, right)
         left = float(self.epsilon_nodes[j - 1])
         high, low = math.exp(min(0.0, self.log_delta_nodes[j - 1])), math.exp(self.log_delta_nodes[j])
+        if not low < delta < high:  # nodes too close, or numbers too small, for the digits of a double
+            return max(0.0, right)
         share = min(1.0, (high - delta) / (high - low) * (1.0 + 1e-14))
         if share == 1.0 or right - left > 500.0:
             return max(0.0, right)

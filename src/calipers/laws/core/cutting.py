@@ -206,7 +206,8 @@ def _placed_ends(
     spacing = grid[1] - grid[0]
     shape = np.cbrt(w * slope * slope / spacing)
     # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
-    amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance))
+    # Where the tilt leaves no variance, the widest cells are as good as any.
+    amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance)) if variance > 0 else 0.0
     fewest = 1.0 / widest.at(0.5 * (grid[:-1] + grid[1:]))
     density = np.maximum(amount * shape, fewest)
     total = np.concatenate(([0.0], np.cumsum(density) * spacing))
