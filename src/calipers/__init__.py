@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 from calipers._version import __version__
 
 if TYPE_CHECKING:
+    from calipers.adaptive import AdaptiveRun as AdaptiveRun
     from calipers.auditing.audit import AuditResult as AuditResult
     from calipers.auditing.audit import audit as audit
     from calipers.bracket import Bracket as Bracket
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from calipers.stated import Guarantee as Guarantee
 
 _ROOMS = {
+    "adaptive": "AdaptiveRun",
     "auditing.audit": "AuditResult audit",
     "bracket": "Bracket Evidence Kind Side",
     "calibrate": "Calibration calibrate",
