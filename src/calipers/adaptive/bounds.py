@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.adaptive.solver import PRECISION, Solver
+from calipers.adaptive.solver import PRECISION, Solver, depth_of
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements
 from calipers.curves.envelope import Envelope
@@ -47,16 +47,16 @@ class AdaptiveProof(Jaw):
     @implements("calipers:adaptive-menu")
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least epsilon(delta) of every policy: where the chords of the upper profile reach delta."""
-        found = self.solver.upper(self.solver.menu.tilt(self.solver.budget, delta))
+        found = self.solver.upper(depth_of(delta))
         return Found(max(_crossing(nodes, values, delta) for nodes, values in found), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At least delta(epsilon) of every policy, on the chord in e^epsilon."""
-        found = max(_at(nodes, values, epsilon) for nodes, values in self.solver.upper(0.0))
-        if found < PRECISION.deep:
-            tilt = self.solver.menu.tilt(self.solver.budget, max(found, 1e-200))
-            deep = max(_at(nodes, values, epsilon) for nodes, values in self.solver.upper(tilt))
-            found = min(found, deep)
+        found = max(_at(nodes, values, epsilon) for nodes, values in self.solver.upper(1.0))
+        for _ in range(2):  # the first answer may be all rounding, and says how deep to look at least
+            if found < PRECISION.deep:
+                deep = self.solver.upper(depth_of(found))
+                found = min(found, max(_at(nodes, values, epsilon) for nodes, values in deep))
         return Found(found, self.evidence())
 
     def renyi(self, order: float) -> Found:
@@ -68,10 +68,9 @@ class AdaptiveProof(Jaw):
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantee from the profiles of both directions."""
-        tilts = {0.0, self.solver.menu.tilt(self.solver.budget, max(smallest_delta, 1e-200))}
         ways: list[list[tuple[FloatArray, FloatArray]]] = [[], []]
-        for tilt in tilts:
-            found = self.solver.upper(tilt)
+        for depth in {1.0, depth_of(smallest_delta)}:
+            found = self.solver.upper(depth)
             for way, nodes in enumerate(found if len(found) == 2 else (*found, *found)):
                 ways[way].append(nodes)
         forward, reverse = (tuple(np.concatenate(column) for column in zip(*way, strict=True)) for way in ways)
@@ -94,8 +93,7 @@ def _crossing(nodes: FloatArray, values: FloatArray, delta: float) -> float:
         return math.inf
     place = int(below[0])
     if place == 0:
-        # Between 0 and the first node, which is less than a lattice step away, the value is not known.
-        return float(nodes[0])
+        return 0.0
     high, low = float(values[place - 1]), float(values[place])
     share = (high - delta) / (high - low)
     width = math.expm1(float(nodes[place] - nodes[place - 1]))
@@ -125,7 +123,7 @@ class AdaptiveAttack(Jaw):
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At most epsilon(delta): log((power - delta) / false positive rate) of the best test."""
         best = 0.0
-        for alpha, power in self.solver.tests(self.solver.menu.tilt(self.solver.budget, delta)):
+        for alpha, power in self.solver.tests(depth_of(delta)):
             useful = power > delta
             if np.any(useful & (alpha <= 0.0)):
                 return Found(math.inf, self.evidence())
@@ -136,13 +134,13 @@ class AdaptiveAttack(Jaw):
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At most delta(epsilon): power - e^epsilon times the false positive rate of the best test."""
-        found = self._best(epsilon, 0.0)
+        found = self._best(epsilon, 1.0)
         if found < PRECISION.deep:
-            found = max(found, self._best(epsilon, self.solver.menu.tilt(self.solver.budget, max(found, 1e-14))))
+            found = max(found, self._best(epsilon, depth_of(max(found, 1e-10))))
         return Found(found, self.evidence())
 
-    def _best(self, epsilon: float, tilt: float) -> float:
-        gains = [np.max(power - math.exp(epsilon) * alpha * (1.0 + 1e-12)) for alpha, power in self.solver.tests(tilt)]
+    def _best(self, epsilon: float, depth: float) -> float:
+        gains = [np.max(power - math.exp(epsilon) * alpha * (1.0 + 1e-12)) for alpha, power in self.solver.tests(depth)]
         return max(0.0, float(max(gains)) * (1.0 - 1e-12))
 
     def renyi(self, order: float) -> Found:
@@ -156,10 +154,9 @@ class AdaptiveAttack(Jaw):
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The tests of the policy in both directions, claims exchanged in the second."""
-        tilts = {0.0, self.solver.menu.tilt(self.solver.budget, max(smallest_delta, 1e-200))}
         points = []
-        for tilt in tilts:
-            found = self.solver.tests(tilt)
+        for depth in {1.0, depth_of(smallest_delta)}:
+            found = self.solver.tests(depth)
             (alpha, power), (back_alpha, back_power) = found if len(found) == 2 else (*found, *found)
             points.append((alpha, power, 1.0 - alpha, 1.0 - power))
             points.append((1.0 - back_power, 1.0 - back_alpha, back_power, back_alpha))

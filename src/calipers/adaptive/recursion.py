@@ -10,12 +10,15 @@ the same lattice of x = log k. What is stored is U_c(x) = e^{theta x} (W_c - W_0
 
     W_c(x) <= W_0(x) + e^{-theta x} (U_c(x) + E_c)      at every lattice point of the window.
 
-- *Beyond the window.* W_c falls in k, so right of the last point it is at most its value there. It is convex in k with
-  W_c(0) = 1, so left of the first point k_1 the excess W_c - W_0 is at most k / k_1 times that at k_1.
+- *Right of the window*, whose last point is x_n: W_c falls in k, so it is at most W_c(x_n) there, and what comes from
+  there is at most that times P(log L < x - x_n). With theta > 0 also W_c(x) <= R_c e^{-theta x} + c p_inf, where
+  R_c = max over m of E_{P_m}[L^theta] R_{c - c_m}, R_0 = 1 (a Renyi filter: the recursion maps k^-theta to multiples
+  of itself), and that is used. Both are sums of masses and need no transform.
+- *Left of the window*, whose first point is k_1: W_c is convex in k with W_c(0) = 1, so W_c - W_0 is at most k / k_1
+  times its value at k_1.
 - *Rounding.* A cyclic convolution of a (the kernel) and b by transforms of length n errs in the 2-norm, and so at every
   point, by at most 3.1 g |a|_1 |b|_2 with g = `fft_relative_error(n)` (each of the three transforms errs by g relative
-  to |a|_1 |b|_2, `calipers.numerics.fourier`). An error E of b adds at most E times the mass
-  sum p_i e^{theta max(i h, 0)}, extensions included.
+  to |a|_1 |b|_2, `calipers.numerics.fourier`). An error E of b adds at most E sum p_i e^{theta i h}.
 - *Shift.* Log ratios that are too small by s: W_c(x) <= e^{n s} W'_c(x - n s) with n the number of steps (by induction,
   since L W(k/L) increases with L).
 
@@ -71,9 +74,8 @@ class _Circle:
         self.lattice = lattice
         self.length = fast_length(lattice.size + self.above + self.below)
         self.relative_error = 3.1 * fft_relative_error(self.length)
-        # log k of the points below and above the window, relative to its ends.
+        # log k of the points below the window, relative to its first.
         self.left = lattice.step * np.arange(-self.below, 0)
-        self.right = lattice.step * np.arange(1, self.above + 1)
 
     def kernel(self, low: int, masses: FloatArray) -> np.ndarray:
         """The transform of a kernel; its position i counts steps of the lattice."""
@@ -81,12 +83,11 @@ class _Circle:
         around[np.arange(low, low + len(masses)) % self.length] = masses
         return np.asarray(scipy.fft.rfft(around))
 
-    def spread(self, values: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-        """Values on the window with those of both sides."""
+    def spread(self, values: FloatArray, left: FloatArray) -> FloatArray:
+        """Values on the window with those left of it, and zeros on the right."""
         found = np.zeros(self.length)
         found[: self.below] = left
         found[self.below : self.below + self.lattice.size] = values
-        found[self.below + self.lattice.size : self.below + self.lattice.size + self.above] = right
         return found
 
     def inside(self, spectra: np.ndarray) -> FloatArray:
@@ -96,11 +97,16 @@ class _Circle:
 
 @dataclass(frozen=True)
 class _Past:
-    """One level: the transform, its 2-norm, and a bound on the error at every point."""
+    """One level: the transform, its 2-norm, a bound on the error at every point, R_c, and what is right of the window.
+
+    There W_c - W_0 is at most right[0] e^{-theta x} + right[1].
+    """
 
     spectrum: np.ndarray
     norm: float
     error: float
+    renyi: float
+    right: tuple[float, float]
 
 
 class UpperLevels:
@@ -111,15 +117,16 @@ class UpperLevels:
         self.level = 0
         self._circle = _Circle(lattice, [(kernel.low, kernel.high) for kernel in kernels])
         theta, h = lattice.tilt, lattice.step
-        spectra, self._mass, gains = [], [], []
+        spectra, self._mass, gains, beyond = [], [], [], []
         for kernel in kernels:
             ratio = h * np.arange(kernel.low, kernel.high + 1)
-            tilted = kernel.masses * np.exp(theta * ratio) * (1.0 + 8.0 * UNIT_ROUNDOFF * (1.0 + theta))
+            tilted = kernel.masses * np.exp(theta * ratio) * (1.0 + 1e-15 * (1.0 + theta * np.abs(ratio)))
             spectra.append(self._circle.kernel(kernel.low, tilted))
-            self._mass.append(float(np.sum(kernel.masses * np.exp(theta * np.maximum(ratio, 0.0)))) * (1.0 + 1e-12))
+            self._mass.append(float(np.sum(tilted)) * (1.0 + 1e-12))
             gains.append(_gain(kernel, lattice))
-        self._spectra, self._gains = np.array(spectra), np.array(gains)
-        self._right = np.exp(theta * self._circle.right)
+            beyond.append(_beyond(kernel, lattice))
+        self._spectra, self._gains, self._beyond = np.array(spectra), np.array(gains), np.array(beyond)
+        self._p_inf, self._renyi = max(kernel.p_inf for kernel in kernels), 1.0
         self._left = np.exp((1.0 + theta) * self._circle.left)
         self.values = np.zeros(lattice.size)
         self.error = 0.0
@@ -136,17 +143,21 @@ class UpperLevels:
         past = [self._past[-self.costs[m]] for m in fitting]
         spectra = np.array([level.spectrum for level in past])
         found = self._circle.inside(self._spectra[fitting] * spectra) + self._gains[fitting]
+        found += np.einsum("ms,msx->mx", np.array([level.right for level in past]), self._beyond[fitting])
         self.values = np.maximum(found.max(axis=0), 0.0)
         rounding = 4.0 * UNIT_ROUNDOFF * float(self.values.max())
         self.error = rounding + max(
             self._mass[m] * (level.error + self._circle.relative_error * level.norm)
             for m, level in zip(fitting, past, strict=True)
         )
+        self._renyi = max(self._mass[m] * level.renyi for m, level in zip(fitting, past, strict=True))
 
     def _stored(self) -> _Past:
         values = self.values
-        whole = self._circle.spread(values, values[0] * self._left, values[-1] * self._right)
-        return _Past(np.asarray(scipy.fft.rfft(whole)), two_norm(whole), self.error)
+        whole = self._circle.spread(values, values[0] * self._left)
+        tilted = self.lattice.tilt > 0.0
+        right = (self._renyi, self.level * self._p_inf) if tilted else (0.0, float(values[-1]))
+        return _Past(np.asarray(scipy.fft.rfft(whole)), two_norm(whole), self.error, self._renyi, right)
 
     @property
     def shift(self) -> float:
@@ -176,6 +187,18 @@ class UpperLevels:
             share = min(max(share * (1.0 - 1e-9), 0.0), 1.0)  # W falls: a smaller share of the right end is safe
             found = float(bound[0]) * (1.0 - share) + float(bound[1]) * share if bound[1] < bound[0] else max(bound)
         return min(1.0, found * math.exp(self.shift) * (1.0 + 1e-12))
+
+
+def _beyond(kernel: UpperKernel, lattice: Lattice) -> FloatArray:
+    """At the points x of the lattice what e^{-theta x} and 1, right of its last point x_n, add to U(x) by one step.
+
+    These are the sums of p_i e^{theta i h} and of p_i e^{theta x} over i h < x - x_n.
+    """
+    ratio = lattice.step * np.arange(kernel.low, kernel.high + 1)
+    rounding = 1.0 + 2.0 * UNIT_ROUNDOFF * len(ratio) + 1e-13
+    sums = [np.concatenate(([0.0], np.cumsum(kernel.masses * np.exp(t * ratio)))) for t in (lattice.tilt, 0.0)]
+    places = np.clip(np.arange(lattice.first, lattice.last + 1) - lattice.last - kernel.low, 0, len(ratio))
+    return np.array([sums[0][places], sums[1][places] * np.exp(lattice.tilt * lattice.x)]) * rounding
 
 
 def _gain(kernel: UpperKernel, lattice: Lattice) -> FloatArray:
@@ -262,7 +285,7 @@ class PolicyLevels:
         self.errors = errors[0], errors[1]
 
     def _stored(self) -> _PolicyPast:
-        whole = [self._circle.spread(self.rates[side], self._left[side], np.zeros(1)) for side in (0, 1)]
+        whole = [self._circle.spread(self.rates[side], self._left[side]) for side in (0, 1)]
         norms = two_norm(whole[0]), two_norm(whole[1])
         return _PolicyPast(np.asarray(scipy.fft.rfft(np.array(whole))), norms, self.errors)
 

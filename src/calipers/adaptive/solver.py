@@ -30,22 +30,21 @@ class Precision:
     """Cells of a step's law, in deviations of its observation: they add a share of about 1.5e-4 to its variance."""
     log_tail: float = -42.0
     """Tails of a step rarer than e^-42 are moved in the safe direction: 1,000 steps lose 6e-16 of delta."""
-    finest: float = 12.0
+    finest: float = 8.0
     coarsest: float = 3.0
     """Lattice points in one deviation of a step's privacy loss: h = deviation / 4 adds 1 % to the variance above and
-    takes 0.5 % off below, so that epsilon is known to about 0.8 %; 12 points make that 0.1 %."""
-    work: float = 6e7
+    takes 0.5 % off below, so that epsilon is known to about 0.8 %; 8 points make that 0.2 %."""
+    work: float = 2e7
     """Lattice points times levels times steps of the menu that one direction may take: about half a second for the
     upper bound and a second for the policy. As fine a lattice as this allows is used."""
     most_points: int = 400_000
     """Beyond so many lattice points even the coarsest lattice is refused."""
-    deviations: float = 8.0
-    """How far the window reaches to the right of the mean of all losses, before it is seen to be too short."""
-    deep: float = 1e-8
+    deep: float = 1e-7
     """Deltas below this are computed with exponential tilting, since transforms err by about 1e-10 in all."""
 
 
 PRECISION = Precision()
+_TILTS = np.geomspace(0.1, 200.0, 60)
 
 
 @dataclass(frozen=True)
@@ -145,32 +144,37 @@ class Menu:
             )
         return Lattice(step, math.floor(low / step), math.ceil(high / step), tilt)
 
-    def reach(self, budget: int) -> float:
-        """A log k that the losses of all steps together rarely exceed."""
-        far = 0.0
-        for reverse in self.directions:
-            for loss, cost in zip(self.losses(reverse), self.costs, strict=True):
-                times = budget // cost
-                if times:
-                    spread = PRECISION.deviations * math.sqrt(times * loss.variance)
-                    far = max(far, times * loss.mean + spread + 0.5 * loss.far)
-        return max(far, max(loss.deviation for loss in self.losses(False)))
+    @kept
+    def _renyi(self, budget: int, delta: float, reverse: bool) -> tuple[float, float]:
+        """(theta, epsilon): the best bound on epsilon at delta by one Renyi order 1 + theta, without mass at infinity."""
+        growth = np.array(
+            [
+                max(
+                    budget / cost * math.fsum(n * self._upper_law(s, reverse).cumulants(1.0 + t)[0] for s, n in factors)
+                    for step, cost in zip(self.steps, self.costs, strict=True)
+                    for factors in step.dominating
+                )
+                for t in _TILTS.tolist()
+            ]
+        )
+        epsilons = (growth - math.log(delta)) / _TILTS
+        best = int(np.argmin(epsilons))
+        return float(_TILTS[best]), float(epsilons[best])
+
+    def reach(self, budget: int, depth: float, reverse: bool) -> float:
+        """A log k that all losses together exceed by far less than `depth`, by Renyi divergences."""
+        return max(self._renyi(budget, 1e-4 * min(depth, 1e-6), reverse)[1], 1e-9)
+
+    def tilt(self, budget: int, depth: float, reverse: bool) -> float:
+        """theta for deltas near `depth`: 0 from `PRECISION.deep` on, else the Renyi order (less 1) that is best there."""
+        if depth >= PRECISION.deep:
+            return 0.0
+        return min(self._renyi(budget, depth, reverse)[0], 250.0 / self.reach(budget, depth, reverse))
 
     def upper_levels(self, lattice: Lattice, reverse: bool) -> UpperLevels:
         """The upper recursion of one direction, at level 0."""
         kernels, costs = zip(*self.upper_kernels(lattice.step, reverse), strict=True)
         return UpperLevels(kernels, costs, lattice)
-
-    def tilt(self, budget: int, delta: float) -> float:
-        """theta for so small a delta: about how fast log delta falls with epsilon there."""
-        if delta >= PRECISION.deep:
-            return 0.0
-        variance = max(
-            budget // cost * loss.variance
-            for reverse in self.directions
-            for loss, cost in zip(self.losses(reverse), self.costs, strict=True)
-        )
-        return min(math.sqrt(-2.0 * math.log(delta)) / math.sqrt(variance), 40.0 / self.reach(budget))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,37 +185,43 @@ class Solver:
     budget: int
 
     @kept
-    def upper(self, tilt: float) -> tuple[tuple[FloatArray, FloatArray], ...]:
-        """For each direction lattice points epsilon >= 0 and at least W there; W is convex in e^epsilon between."""
-        reach = self.menu.reach(self.budget)
-        for _ in range(3):
-            lattice = self.menu.lattice(self.budget, reach, tilt)
-            found = tuple(self._profile(lattice, reverse) for reverse in self.menu.directions)
-            if all(delta[-1] <= 1e-3 * PRECISION.deep for _, delta in found) or tilt > 0.0:
-                break
-            reach *= 1.7
-        return found
+    def upper(self, depth: float) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """For each direction nodes epsilon >= 0, the first 0, and at least W there; W is convex in e^epsilon between.
 
-    def _profile(self, lattice: Lattice, reverse: bool) -> tuple[FloatArray, FloatArray]:
+        Args:
+            depth: the delta that matters, 1 for all from `PRECISION.deep` on.
+        """
+        return tuple(self._direction(depth, reverse) for reverse in self.menu.directions)
+
+    def _direction(self, depth: float, reverse: bool) -> tuple[FloatArray, FloatArray]:
+        reach, tilt = self.menu.reach(self.budget, depth, reverse), self.menu.tilt(self.budget, depth, reverse)
+        lattice = self.menu.lattice(self.budget, reach, tilt)
         levels = self.menu.upper_levels(lattice, reverse)
         for _ in range(self.budget):
             levels.advance()
         x = lattice.x + levels.shift
         bound = (levels.excess() + np.maximum(-np.expm1(lattice.x), 0.0)) * math.exp(levels.shift) * (1.0 + 1e-12)
-        inside = x >= 0.0
-        return x[inside], np.minimum(np.minimum.accumulate(bound[inside]), 1.0)
+        above = x > 0.0
+        nodes, values = np.concatenate(([0.0], x[above])), np.concatenate(([levels.delta(0.0)], bound[above]))
+        return nodes, np.minimum(np.minimum.accumulate(values), 1.0)
 
     @kept
-    def tests(self, tilt: float) -> tuple[tuple[FloatArray, FloatArray], ...]:
+    def tests(self, depth: float) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """For each direction (false positive rate, power) of tests of the policy, rounded against the attack."""
         if not self.menu.attacked:
             return ((np.array([0.0]), np.array([0.0])),)
-        lattice = self.menu.lattice(self.budget, self.menu.reach(self.budget), tilt)
         found = []
         for reverse in self.menu.directions:
+            tilt = self.menu.tilt(self.budget, depth, reverse)
+            lattice = self.menu.lattice(self.budget, self.menu.reach(self.budget, depth, reverse), tilt)
             kernels, costs = zip(*self.menu.lower_kernels(lattice.step, reverse), strict=True)
             levels = PolicyLevels(kernels, costs, lattice)
             for _ in range(self.budget):
                 levels.advance()
             found.append(levels.tests())
         return tuple(found)
+
+
+def depth_of(delta: float) -> float:
+    """1 for deltas that need no tilting, else the power of ten below: answers nearby share a recursion."""
+    return 1.0 if delta >= PRECISION.deep else 10.0 ** math.floor(math.log10(max(delta, 1e-200)))
