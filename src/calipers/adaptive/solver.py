@@ -49,9 +49,8 @@ _TILTS = np.geomspace(0.1, 200.0, 60)
 
 @dataclass(frozen=True)
 class _Loss:
-    """Mean and variance of a step's privacy loss under P, in so many factors, and a loss that it rarely exceeds."""
+    """Variance of a step's privacy loss under P, in so many factors, and a loss that it rarely exceeds."""
 
-    mean: float
     variance: float
     factors: int
     far: float
@@ -63,13 +62,12 @@ class _Loss:
 
 
 def _loss(laws: Sequence[tuple[Law, int]]) -> _Loss:
-    mean = variance = far = 0.0
+    variance = far = 0.0
     for law, count in laws:
-        _, own, spread = law.cumulants(1.0)
-        mean, variance = mean + count * own, variance + count * spread
+        variance += count * law.cumulants(1.0)[2]
         tail = np.cumsum(np.exp(law.log_p[::-1]))[::-1]
         far = max(far, float(np.max(law.log_ratio[tail > 1e-12], initial=0.0)))
-    return _Loss(mean, variance, sum(count for _, count in laws), far)
+    return _Loss(variance, sum(count for _, count in laws), far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +88,14 @@ class Menu:
         return any(step.attained for step in self.steps)
 
     @kept
-    def _upper_law(self, source: UpperSource, reverse: bool) -> Law:
+    def upper_law(self, source: UpperSource, reverse: bool) -> Law:
+        """The law that dominates one factor, in one direction."""
         law = source.upper(PRECISION.resolution, PRECISION.log_tail)
         return law.reverse() if reverse else law
 
     @kept
-    def _lower_law(self, source: LowerSource, reverse: bool) -> Law:
+    def lower_law(self, source: LowerSource, reverse: bool) -> Law:
+        """The law that an attack sees of one factor, in one direction."""
         law = source.lower(PRECISION.resolution, PRECISION.log_tail)
         return law.reverse() if reverse else law
 
@@ -104,7 +104,7 @@ class Menu:
         """The privacy losses of all steps, the worst of their neighbors."""
         found = []
         for step in self.steps:
-            kinds = [_loss([(self._upper_law(s, reverse), n) for s, n in factors]) for factors in step.dominating]
+            kinds = [_loss([(self.upper_law(s, reverse), n) for s, n in factors]) for factors in step.dominating]
             found.append(max(kinds, key=lambda loss: loss.variance))
         return tuple(found)
 
@@ -114,7 +114,7 @@ class Menu:
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             for factors in own.dominating:
-                each = [(upper_kernel(self._upper_law(s, reverse), step), n) for s, n in factors]
+                each = [(upper_kernel(self.upper_law(s, reverse), step), n) for s, n in factors]
                 found.append((upper_block(each, math.exp(PRECISION.log_tail)), cost))
         return tuple(found)
 
@@ -124,7 +124,7 @@ class Menu:
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             if own.attained:
-                each = [(lower_kernel(self._lower_law(s, reverse), step), n) for s, n in own.attained]
+                each = [(lower_kernel(self.lower_law(s, reverse), step), n) for s, n in own.attained]
                 found.append((lower_block(each, math.exp(PRECISION.log_tail)), cost))
         return tuple(found)
 
@@ -150,7 +150,7 @@ class Menu:
         growth = np.array(
             [
                 max(
-                    budget / cost * math.fsum(n * self._upper_law(s, reverse).cumulants(1.0 + t)[0] for s, n in factors)
+                    budget / cost * math.fsum(n * self.upper_law(s, reverse).cumulants(1.0 + t)[0] for s, n in factors)
                     for step, cost in zip(self.steps, self.costs, strict=True)
                     for factors in step.dominating
                 )
