@@ -25,8 +25,8 @@ the same lattice of x = log k. What is stored is U_c(x) = e^{theta x} (W_c - W_0
 **Lower bound** (`PolicyLevels`). State of the policy: what is left of the budget and x = log k minus the sum of scores.
 A_c and B_c are the probabilities under P and under Q that the policy finally claims P. The choice at (c, x), a step or
 to stop, is the one with the largest A - e^x B, but whatever it is, A and B are those of that policy. Stored are
-e^{theta x} A_c and e^{theta x} e^x B_c, each with its error. Right of the window the policy gives up, left of it it
-claims P.
+e^{theta x} A_c and e^{theta x} e^x B_c, each with its error. Left of the window the policy claims P; right of it, and
+from then on, it takes the step with the most P-mass where Q has none, and claims P only there (B = 0).
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class _Circle:
         self.lattice = lattice
         self.length = fast_length(lattice.size + self.above + self.below)
         self.relative_error = 3.1 * fft_relative_error(self.length)
-        # log k of the points below the window, relative to its first.
+        # log k of the points below the window, relative to its first, and of those above it.
         self.left = lattice.step * np.arange(-self.below, 0)
+        self.right = lattice.step * (lattice.last + np.arange(1, self.above + 1))
 
     def kernel(self, low: int, masses: FloatArray) -> np.ndarray:
         """The transform of a kernel; its position i counts steps of the lattice."""
@@ -83,11 +84,12 @@ class _Circle:
         around[np.arange(low, low + len(masses)) % self.length] = masses
         return np.asarray(scipy.fft.rfft(around))
 
-    def spread(self, values: FloatArray, left: FloatArray) -> FloatArray:
-        """Values on the window with those left of it, and zeros on the right."""
-        found = np.zeros(self.length)
+    def spread(self, values: FloatArray, left: FloatArray, right: FloatArray | float = 0.0) -> FloatArray:
+        """Values on the window with those left and right of it."""
+        found, end = np.zeros(self.length), self.below + self.lattice.size
         found[: self.below] = left
-        found[self.below : self.below + self.lattice.size] = values
+        found[self.below : end] = values
+        found[end : end + self.above] = right
         return found
 
     def inside(self, spectra: np.ndarray) -> FloatArray:
@@ -225,11 +227,12 @@ def _gain(kernel: UpperKernel, lattice: Lattice) -> FloatArray:
 
 @dataclass(frozen=True)
 class _PolicyPast:
-    """One level of a policy: transforms, 2-norms and errors of A and of e^x B."""
+    """One level of a policy: transforms, 2-norms and errors of A and of e^x B, and A right of the window."""
 
     spectra: np.ndarray
     norms: tuple[float, float]
     errors: tuple[float, float]
+    certain: float
 
 
 class PolicyLevels:
@@ -257,6 +260,9 @@ class PolicyLevels:
         self.rates = self._stop
         self.errors = 4.0 * UNIT_ROUNDOFF * float(self._stop.max()), 4.0 * UNIT_ROUNDOFF * float(self._stop.max())
         self._past: deque[_PolicyPast] = deque(maxlen=max(self.costs))
+        self._finite = [float(kernel.p.sum()) * (1.0 - 1e-12) for kernel in kernels]
+        self._infinite, self._right = [kernel.p_inf for kernel in kernels], np.exp(theta * self._circle.right)
+        self._certain = 0.0
 
     def advance(self) -> None:
         """The next level."""
@@ -283,11 +289,18 @@ class PolicyLevels:
             for side in (0, 1)
         ]
         self.errors = errors[0], errors[1]
+        self._certain = max(
+            self._infinite[m] + self._finite[m] * level.certain for m, level in zip(fitting, past, strict=True)
+        )
 
     def _stored(self) -> _PolicyPast:
-        whole = [self._circle.spread(self.rates[side], self._left[side]) for side in (0, 1)]
+        right = self._certain * (1.0 - 1e-12) * self._right
+        whole = [
+            self._circle.spread(self.rates[0], self._left[0], right),
+            self._circle.spread(self.rates[1], self._left[1]),
+        ]
         norms = two_norm(whole[0]), two_norm(whole[1])
-        return _PolicyPast(np.asarray(scipy.fft.rfft(np.array(whole))), norms, self.errors)
+        return _PolicyPast(np.asarray(scipy.fft.rfft(np.array(whole))), norms, self.errors, self._certain)
 
     def tests(self) -> tuple[FloatArray, FloatArray]:
         """(false positive rate rounded up, power rounded down) of the policy's test, one for each lattice point."""

@@ -12,11 +12,12 @@ data which was not released.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calipers.adaptive.bounds import AdaptiveAttack, AdaptiveProof
+from calipers.adaptive.bounds import AdaptiveAttack, AdaptiveProof, best_sum
 from calipers.adaptive.solver import Menu, Solver
 from calipers.adaptive.steps import Step, StepPairs, step_pairs
 from calipers.domains import Domain
@@ -132,12 +133,16 @@ class AdaptiveRun:
         return tuple(step_pairs(name, step) for name, step in self.menu.items())
 
     def evaluation(self) -> Evaluation:
-        """The upper bound and the attack; Gaussian releases of one kind are one Gaussian, in closed form."""
+        """The upper bound and the attack; where all steps are Gaussian releases, one Gaussian in closed form."""
         pairs = self.pairs()
-        if len(pairs) == 1 and pairs[0].shift is not None:
-            times = self.budget // next(iter(self.costs.values()))
-            reason = f"At most {times} Gaussian releases, however many are taken, are dominated by {times} of them."
-            return one_gaussian(pairs[0].shift * times**0.5, reason)
+        shifts = [pair.shift for pair in pairs if pair.shift is not None]
+        if len(shifts) == len(pairs):
+            squares = best_sum([shift * shift for shift in shifts], tuple(self.costs.values()), self.budget)
+            reason = (
+                "Gaussian releases chosen adaptively are dominated by one Gaussian whose mu^2 is the largest sum of "
+                "their mu^2 that the budget admits; those steps, taken without looking, attain it."
+            )
+            return one_gaussian(math.sqrt(squares) * (1.0 + 1e-13), reason)
         solver = Solver(Menu(pairs, tuple(self.costs.values())), self.budget)
         reason = f"Every step of the menu is dominated by its pair after every past ({len(pairs)} kinds of steps)."
         scene = " ".join(dict.fromkeys(pair.scene for pair in pairs))
@@ -178,9 +183,7 @@ class AdaptiveRun:
 def _checked_costs(costs: Mapping[str, int] | Sequence[int], names: tuple[str, ...]) -> dict[str, int]:
     given = dict(costs) if isinstance(costs, Mapping) else dict(zip(names, costs, strict=False))
     if set(given) != set(names) or len(costs) != len(names):
-        raise InputError(
-            f"Expected one cost for each step of the menu ({', '.join(map(repr, names))}), got {costs!r}."
-        )
+        raise InputError(f"Expected one cost for each step of the menu ({', '.join(map(repr, names))}), got {costs!r}.")
     return {name: COST.check_int(f"cost of {name!r}", given[name]) for name in names}
 
 
