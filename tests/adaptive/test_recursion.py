@@ -97,8 +97,8 @@ def test_mass_at_infinity_counts_once_a_step() -> None:
     found = cp.measure(run).delta(10.0)
     truth = 1.0 - 0.99**3
     assert found.lower <= truth <= found.upper
-    assert found.upper <= truth * (1.0 + 1e-9)
-    assert found.lower >= truth * (1.0 - 1e-9)
+    assert found.upper <= truth * (1.0 + 1e-7)
+    assert found.lower >= truth * (1.0 - 1e-7)
 
 
 def test_adaptive_choice_beats_every_fixed_schedule() -> None:

@@ -73,8 +73,8 @@ class AdaptiveProof(Jaw):
             found = self.solver.upper(depth)
             for way, nodes in enumerate(found if len(found) == 2 else (*found, *found)):
                 ways[way].append(nodes)
-        forward, reverse = (tuple(np.concatenate(column) for column in zip(*way, strict=True)) for way in ways)
-        return Envelope((TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=reverse),))
+        (nodes, values), reverse = (tuple(np.concatenate(column) for column in zip(*way, strict=True)) for way in ways)
+        return Envelope((TradeoffCurve.from_profile(nodes, values, Side.UPPER, reverse=reverse),))
 
     def evidence(self) -> Evidence:
         """The theorem, and how its bound is computed."""
@@ -160,8 +160,8 @@ class AdaptiveAttack(Jaw):
             (alpha, power), (back_alpha, back_power) = found if len(found) == 2 else (*found, *found)
             points.append((alpha, power, 1.0 - alpha, 1.0 - power))
             points.append((1.0 - back_power, 1.0 - back_alpha, back_power, back_alpha))
-        columns = (np.concatenate(column) for column in zip(*points, strict=True))
-        return Envelope((TradeoffCurve.from_tests(*columns, side=Side.LOWER),))
+        alpha, power, alpha_c, power_c = (np.concatenate(column) for column in zip(*points, strict=True))
+        return Envelope((TradeoffCurve.from_tests(alpha, power, alpha_c, power_c, Side.LOWER),))
 
     def evidence(self) -> Evidence:
         """The policy, so that a reader could run it."""

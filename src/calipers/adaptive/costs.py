@@ -72,7 +72,7 @@ def equal_shares(alone: Sequence[int]) -> tuple[int, ...]:
 
     Costs are rounded to the nearest whole number; the recursion finds the budget for the costs as they are.
     """
-    ratios = [max(alone) / max(1, number) for number in alone]
+    ratios = [max(1, *alone) / max(1, number) for number in alone]
 
     def costs(units: int) -> list[int]:
         return [max(1, round(units * ratio)) for ratio in ratios]

@@ -56,7 +56,7 @@ class Lattice:
     @property
     def x(self) -> FloatArray:
         """The points."""
-        return self.step * np.arange(self.first, self.last + 1)
+        return np.asarray(self.step * np.arange(self.first, self.last + 1), dtype=np.float64)
 
     @property
     def size(self) -> int:

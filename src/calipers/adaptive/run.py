@@ -53,7 +53,7 @@ def checked_menu(menu: Mapping[str, Step] | Sequence[Step]) -> dict[str, Step]:
     """
     if isinstance(menu, Mapping):
         steps = {str(name): step for name, step in menu.items()}
-    elif isinstance(menu, Sequence) and not isinstance(menu, str):
+    elif not isinstance(menu, str):
         steps = {}
         for place, step in enumerate(menu, start=1):
             name = f"noise {step.noise_multiplier:g}" if isinstance(step, Run) else f"step {place}"

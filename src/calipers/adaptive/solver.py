@@ -146,7 +146,7 @@ class Menu:
 
     @kept
     def _renyi(self, budget: int, delta: float, reverse: bool) -> tuple[float, float]:
-        """(theta, epsilon): the best bound on epsilon at delta by one Renyi order 1 + theta, without mass at infinity."""
+        """(theta, epsilon): the best bound on epsilon at delta by one order 1 + theta, mass at infinity left aside."""
         growth = np.array(
             [
                 max(
@@ -166,10 +166,11 @@ class Menu:
         return max(self._renyi(budget, 1e-4 * min(depth, 1e-6), reverse)[1], 1e-9)
 
     def tilt(self, budget: int, depth: float, reverse: bool) -> float:
-        """theta for deltas near `depth`: 0 from `PRECISION.deep` on, else the Renyi order (less 1) that is best there."""
+        """theta for deltas near `depth`: 0 from `PRECISION.deep` on, else by the Renyi order that is best there."""
         if depth >= PRECISION.deep:
             return 0.0
-        return min(self._renyi(budget, depth, reverse)[0], 250.0 / self.reach(budget, depth, reverse))
+        farthest = max(self.reach(budget, depth, reverse), *(loss.far for loss in self.losses(reverse)))
+        return min(self._renyi(budget, depth, reverse)[0], 250.0 / farthest)  # e^{theta x} stays in range
 
     def upper_levels(self, lattice: Lattice, reverse: bool) -> UpperLevels:
         """The upper recursion of one direction, at level 0."""

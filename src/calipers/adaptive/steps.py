@@ -151,4 +151,4 @@ def _merged(factors: tuple[tuple[Kind, int], ...], rounding: float) -> tuple[tup
     shift = _one_gaussian(releases)
     assert shift is not None
     others = tuple((source, count) for source, count in factors if source.mu is None)
-    return ((gaussian(shift * rounding), 1), *others)  # type: ignore[return-value]  # a pair is proof and attack
+    return ((gaussian(shift * rounding), 1), *others)  # type: ignore[arg-type]  # a pair is proof and attack
