@@ -261,7 +261,8 @@ class PolicyLevels:
         self.errors = 4.0 * UNIT_ROUNDOFF * float(self._stop.max()), 4.0 * UNIT_ROUNDOFF * float(self._stop.max())
         self._past: deque[_PolicyPast] = deque(maxlen=max(self.costs))
         self._finite = [float(kernel.p.sum()) * (1.0 - 1e-12) for kernel in kernels]
-        self._infinite, self._right = [kernel.p_inf for kernel in kernels], np.exp(theta * self._circle.right)
+        self._infinite = [kernel.p_inf for kernel in kernels]
+        self._right = np.exp(np.minimum(theta * self._circle.right, 690.0))  # less than it is, and in range
         self._certain = 0.0
 
     def advance(self) -> None:

@@ -121,6 +121,16 @@ def _usable(rule: Rule, epsilon: float, delta: float) -> Rule:
     return rule
 
 
+def calibrated_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, costs: tuple[int, ...] = ()) -> Rule:
+    """The menu filter for (epsilon, delta), with these costs or with equal shares.
+
+    Raises:
+        CertificationError: not one step fits the target.
+    """
+    alone = tuple(steps_alone(pair, epsilon, delta) for pair in pairs)
+    return _usable(menu_rule(pairs, epsilon, delta, alone, costs), epsilon, delta)
+
+
 def menu_rule(
     pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...], costs: tuple[int, ...] = ()
 ) -> Rule:

@@ -24,10 +24,10 @@ from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.kept import kept
 from calipers.laws.composed.product import Product
-from calipers.measure import Measurement
+from calipers.measure import Claim, Measurement
 from calipers.measure.closed import one_gaussian
 from calipers.measure.jaw import Evaluation
-from calipers.measure.released import stated_measurement, written
+from calipers.measure.released import written
 from calipers.numerics.decimals import setting
 from calipers.run import KEYS, Run, as_phases
 from calipers.run_keys import as_toml, called, known, overridden, read_toml
@@ -150,7 +150,8 @@ class AdaptiveRun:
 
     def measured(self, tolerance: float = 1e-3) -> Measurement:
         """The measurement of this run, as `calipers.measure` returns it: lower <= truth over all policies <= upper."""
-        return stated_measurement(self.stated, self.evaluation(), tolerance, CONDITIONS)
+        found = self.evaluation()
+        return Measurement((), found, Claim(found.above, tolerance), tolerance, CONDITIONS, stated=self.stated)
 
     @property
     def stated(self) -> AdaptiveStated:
