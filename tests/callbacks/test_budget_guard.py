@@ -277,9 +277,7 @@ def test_a_guard_pays_each_step_from_its_filter_before_it_is_taken() -> None:
     keep = PrivacyFilter(FILTER_MENU, 2.0, DELTA)
     guard = BudgetGuard(keep)
     guard.step = "sharp"
-    taken = 0
-    for _ in guard.batches(range(5)):
-        taken += 1
+    for taken, _ in enumerate(guard.batches(range(5)), start=1):
         assert sum(keep.spent.values()) == taken
     guard.step = "quiet"
     guard.demand()

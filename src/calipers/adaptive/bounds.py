@@ -73,8 +73,8 @@ class AdaptiveProof(Jaw):
             found = self.solver.upper(depth)
             for way, nodes in enumerate(found if len(found) == 2 else (*found, *found)):
                 ways[way].append(nodes)
-        (nodes, values), reverse = (tuple(np.concatenate(column) for column in zip(*way, strict=True)) for way in ways)
-        return Envelope((TradeoffCurve.from_profile(nodes, values, Side.UPPER, reverse=reverse),))
+        forward, reverse = (tuple(np.concatenate(column) for column in zip(*way, strict=True)) for way in ways)
+        return Envelope((TradeoffCurve.from_profile(forward[0], forward[1], Side.UPPER, reverse=reverse),))
 
     def evidence(self) -> Evidence:
         """The theorem, and how its bound is computed."""

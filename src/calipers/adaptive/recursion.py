@@ -11,9 +11,10 @@ the same lattice of x = log k. What is stored is U_c(x) = e^{theta x} (W_c - W_0
     W_c(x) <= W_0(x) + e^{-theta x} (U_c(x) + E_c)      at every lattice point of the window.
 
 - *Right of the window*, whose last point is x_n: W_c falls in k, so it is at most W_c(x_n) there, and what comes from
-  there is at most that times P(log L < x - x_n). With theta > 0 also W_c(x) <= R_c e^{-theta x} + c p_inf, where
+  there is at most that times P(log L < x - x_n). With theta > 0, W_c(x) <= R_c e^{-theta x} is used instead, where
   R_c = max over m of E_{P_m}[L^theta] R_{c - c_m}, R_0 = 1 (a Renyi filter: the recursion maps k^-theta to multiples
-  of itself), and that is used. Both are sums of masses and need no transform.
+  of itself). Both are sums of masses and need no transform. With theta > 0 mass at L = infinity, which tilting would
+  blow up, is left out of the recursion and added at the end: W_c grows by at most n p_inf.
 - *Left of the window*, whose first point is k_1: W_c is convex in k with W_c(0) = 1, so W_c - W_0 is at most k / k_1
   times its value at k_1.
 - *Rounding.* A cyclic convolution of a (the kernel) and b by transforms of length n errs in the 2-norm, and so at every
@@ -34,7 +35,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
@@ -117,8 +118,11 @@ class UpperLevels:
     def __init__(self, kernels: Sequence[UpperKernel], costs: Sequence[int], lattice: Lattice) -> None:
         self.lattice, self.costs = lattice, tuple(costs)
         self.level = 0
-        self._circle = _Circle(lattice, [(kernel.low, kernel.high) for kernel in kernels])
         theta, h = lattice.tilt, lattice.step
+        self._aside = max(kernel.p_inf for kernel in kernels) if theta > 0.0 else 0.0
+        if theta > 0.0:
+            kernels = [replace(kernel, p_inf=0.0) for kernel in kernels]
+        self._circle = _Circle(lattice, [(kernel.low, kernel.high) for kernel in kernels])
         spectra, self._mass, gains, beyond = [], [], [], []
         for kernel in kernels:
             ratio = h * np.arange(kernel.low, kernel.high + 1)
@@ -128,7 +132,7 @@ class UpperLevels:
             gains.append(_gain(kernel, lattice))
             beyond.append(_beyond(kernel, lattice))
         self._spectra, self._gains, self._beyond = np.array(spectra), np.array(gains), np.array(beyond)
-        self._p_inf, self._renyi = max(kernel.p_inf for kernel in kernels), 1.0
+        self._renyi = 1.0
         self._left = np.exp((1.0 + theta) * self._circle.left)
         self.values = np.zeros(lattice.size)
         self.error = 0.0
@@ -158,18 +162,23 @@ class UpperLevels:
         values = self.values
         whole = self._circle.spread(values, values[0] * self._left)
         tilted = self.lattice.tilt > 0.0
-        right = (self._renyi, self.level * self._p_inf) if tilted else (0.0, float(values[-1]))
+        right = (self._renyi, 0.0) if tilted else (0.0, float(values[-1]))
         return _Past(np.asarray(scipy.fft.rfft(whole)), two_norm(whole), self.error, self._renyi, right)
+
+    @property
+    def _most_steps(self) -> int:
+        return self.level // min(self.costs)
 
     @property
     def shift(self) -> float:
         """n s: by how much log ratios of all steps together may be larger than the lattice says."""
-        return self._shift * (self.level // min(self.costs)) * (1.0 + 1e-12)
+        return self._shift * self._most_steps * (1.0 + 1e-12)
 
-    def excess(self) -> FloatArray:
+    def excess(self, chosen: slice = slice(None)) -> FloatArray:
         """At least W_c - W_0 at the lattice points, shift left aside."""
-        x = self.lattice.x
-        return (self.values + self.error) * np.exp(-self.lattice.tilt * x) * (1.0 + 1e-14 * (1.0 + np.abs(x)))
+        x = self.lattice.x[chosen]
+        found = (self.values[chosen] + self.error) * np.exp(-self.lattice.tilt * x) * (1.0 + 1e-14 * (1.0 + np.abs(x)))
+        return np.asarray(found + 1.001 * self._most_steps * self._aside)
 
     def delta(self, epsilon: float) -> float:
         """At least W_c(e^epsilon), by the chord of its lattice neighbors (W is convex in k); 1 outside the window."""
@@ -179,8 +188,7 @@ class UpperLevels:
             return 1.0
         below = min(below, self.lattice.size - 1)
         x = self.lattice.step * (self.lattice.first + np.array([below, min(below + 1, self.lattice.size - 1)]))
-        pair = slice(below, below + 2)
-        excess = (self.values[pair] + self.error) * np.exp(-self.lattice.tilt * x[: len(self.values[pair])])
+        excess = self.excess(slice(below, below + 2))
         bound = excess + np.maximum(-np.expm1(x[: len(excess)]), 0.0)
         if len(bound) == 1:
             found = float(bound[0])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calipers.cli.outlet import Outlet
 from calipers.cli.patience import patience
+from calipers.cli.subjects import MenuFile
 from calipers.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from calipers.adaptive.rules import Rule
     from calipers.reports.document import Document
     from calipers.reports.report import Report
-
-
-@dataclass(frozen=True)
-class MenuFile:
-    """A run file with [[step]] tables, whose budget is to be found."""
-
-    path: str
 
 
 def calibrate_menu(file: MenuFile, target: dict[str, float], tolerance: float, outlet: Outlet) -> None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.adaptive import MenuFile, calibrate_menu
+from calipers.cli.adaptive import calibrate_menu
 from calipers.cli.kinds import REAL, option
 from calipers.cli.options import run_options, tolerance_option
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
-from calipers.cli.subjects import Noisy
+from calipers.cli.subjects import MenuFile, Noisy
 from calipers.run import Run
 
 if TYPE_CHECKING:

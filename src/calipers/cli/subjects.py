@@ -15,7 +15,6 @@ from calipers.stated import Guarantee, load_guarantee
 
 if TYPE_CHECKING:
     from calipers.adaptive import AdaptiveRun
-    from calipers.cli.adaptive import MenuFile
     from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection
 
 TREE = "tree"
@@ -39,6 +38,13 @@ class EventFile:
         from calipers.adapters.event_json import load_event
 
         return measurement_of(load_event(self.path), adjacency=self.adjacency, tolerance=tolerance)
+
+
+@dataclass(frozen=True)
+class MenuFile:
+    """A run file with [[step]] tables, whose budget is to be found."""
+
+    path: str
 
 
 Noisy: TypeAlias = "CorrelatedNoise | Selection | Beside | MenuFile"
@@ -117,7 +123,6 @@ def _menu(run_file: str, to_calibrate: bool, others: Sequence[str]) -> AdaptiveR
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise InputError(f"{run_file} holds the steps of an adaptive run, which {names} cannot change; edit the file.")
     from calipers.adaptive import load_adaptive
-    from calipers.cli.adaptive import MenuFile
 
     return MenuFile(run_file) if to_calibrate else load_adaptive(run_file)
 
