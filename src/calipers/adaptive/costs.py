@@ -19,7 +19,7 @@ from calipers.adaptive.steps import StepPairs
 from calipers.numerics.fourier import fast_length
 
 MOST_UNITS = 12
-MOST_LEVELS = 4_000
+MOST_LEVELS = 5_200
 """Units of the cheapest step, and of all its steps together, at most: more round costs less, and take longer."""
 CLOSE = 0.05
 """Units are enough when costs are proportional to 1 / n_m but for this share."""
