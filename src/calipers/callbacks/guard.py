@@ -130,6 +130,7 @@ class BudgetGuard:
 
     @step.setter
     def step(self, name: str) -> None:
+        """The next steps are of this kind."""
         self._paying.choose(name)
 
     @property
