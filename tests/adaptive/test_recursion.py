@@ -112,3 +112,16 @@ def test_adaptive_choice_beats_every_fixed_schedule() -> None:
             pairs = [(p * a, q * b) for p, q in pairs for a, b in menu[kind][0]]
         fixed.append(math.fsum(max(p - 1.2 * q, 0.0) for p, q in pairs))
     assert supremum(menu, 3, 1.2) > max(fixed) + 1e-4
+
+
+@pytest.mark.parametrize("lattice", [Lattice(0.25, -1, 40), Lattice(0.25, -40, 3), Lattice(0.25, -40, 3, tilt=2.0)])
+def test_windows_that_are_too_short_are_charged(lattice: Lattice) -> None:
+    """What paths do left and right of a short window is bounded from above, with and without tilting."""
+    up, down = 0.75, -0.5
+    q = (1.0 - math.exp(down)) / (math.exp(up) - math.exp(down))
+    outcomes = ((q * math.exp(up), q), ((1.0 - q) * math.exp(down), 1.0 - q))
+    above = UpperLevels([upper_kernel(pair_of(outcomes).upper(), lattice.step)], [1], lattice)
+    for _ in range(3):
+        above.advance()
+    for epsilon in (0.0, 0.25, 0.5):
+        assert supremum([(outcomes, 1)], 3, math.exp(epsilon)) <= above.delta(epsilon)
