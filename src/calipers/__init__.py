@@ -10,6 +10,7 @@ Describe what was executed with `Run` (or read run files with `load_runs`), then
 
     measure(run)                 epsilon, delta, tpr, gdp, advantage, ... of the run, each as a Bracket
     measure(Guarantee(epsilon=8, delta=1e-5))   the same of a guarantee that is stated, or of a mechanism
+    AdaptiveRun(menu, costs, budget)   steps chosen while training; PrivacyFilter(menu, epsilon, delta) allows them
     calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
@@ -33,6 +34,9 @@ from typing import TYPE_CHECKING
 from calipers._version import __version__
 
 if TYPE_CHECKING:
+    from calipers.adaptive import AdaptiveRun as AdaptiveRun
+    from calipers.adaptive import Odometer as Odometer
+    from calipers.adaptive import PrivacyFilter as PrivacyFilter
     from calipers.auditing.audit import AuditResult as AuditResult
     from calipers.auditing.audit import audit as audit
     from calipers.bracket import Bracket as Bracket
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
     from calipers.stated import Guarantee as Guarantee
 
 _ROOMS = {
+    "adaptive": "AdaptiveRun Odometer PrivacyFilter",
     "auditing.audit": "AuditResult audit",
     "bracket": "Bracket Evidence Kind Side",
     "calibrate": "Calibration calibrate",

@@ -84,11 +84,12 @@ def test_a_whole_pass_is_followed_by_another(training) -> None:
     assert (run,) == record.runs()
 
 
-def test_noise_that_falls_voids_the_permission(training) -> None:
-    """A guard that allowed many steps at one noise asks again when the optimizer's noise becomes smaller."""
+@pytest.mark.parametrize("schedule", [None, "fixed"])
+def test_noise_that_falls_voids_the_permission(training, schedule) -> None:
+    """A guard that allowed many steps at one noise asks again when it falls, and stops unless that was planned."""
     record, optimizer, loader, step = training(poisson_sampling=True)
     allowed = upper(Run(dataset_size=RECORDS, sample_rate=0.2, steps=40, noise_multiplier=4.0))
-    guard = BudgetGuard(record, epsilon=allowed, delta=DELTA)
+    guard = BudgetGuard(record, epsilon=allowed, delta=DELTA, schedule=schedule)
     taken = 0
     for _ in range(20):
         for batch in guard.batches(loader):
@@ -96,9 +97,13 @@ def test_noise_that_falls_voids_the_permission(training) -> None:
             taken += 1
             if taken == 5:
                 optimizer.noise_multiplier = 3.0
-    assert 5 < taken < 40
     assert guard.stopped
-    assert record.epsilon(DELTA).upper <= allowed
+    if schedule is None:
+        assert taken == 5
+        assert "fixed in advance" in guard.reason
+    else:
+        assert 5 < taken < 40
+        assert record.epsilon(DELTA).upper <= allowed
 
 
 def test_what_was_not_seen_stops(training) -> None:

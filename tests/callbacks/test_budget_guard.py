@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from calipers.adaptive import PrivacyFilter
 from calipers.callbacks import BudgetGuard, BudgetSpent
 from calipers.callbacks import guard as guard_module
 from calipers.callbacks.progress import contradiction
@@ -117,7 +118,7 @@ def test_what_cannot_be_certified_stops(monkeypatch) -> None:
 
 
 def test_both_jaws_are_logged_and_enclose_the_truth() -> None:
-    """At the end of each pass and every few steps: at least <= at most, at most within the budget, growing."""
+    """At the end of each pass and every few steps: what was executed so far, growing; what is proven is the budget."""
     sent: list[tuple[int, dict[str, float]]] = []
     guard = BudgetGuard(
         POISSON, epsilon=upper(POISSON, steps=20), delta=DELTA, every=5, log=lambda v, s: sent.append((s, dict(v)))
@@ -125,11 +126,11 @@ def test_both_jaws_are_logged_and_enclose_the_truth() -> None:
     steps_taken(guard, per_pass=8)
     assert [step for step, _ in sent][:3] == [5, 8, 13]
     for step, values in sent:
-        low, high = values["calipers/epsilon_at_least"], values["calipers/epsilon_at_most"]
-        assert 0 < low <= high <= guard.budget.epsilon
+        low, high = (values[f"calipers/epsilon_at_{end}_if_length_fixed"] for end in ("least", "most"))
+        assert 0 < low <= high <= values["calipers/epsilon_at_most"] == guard.budget.epsilon
         assert low <= upper(POISSON, steps=step)
         assert values["calipers/delta"] == DELTA
-    highs = [values["calipers/epsilon_at_most"] for _, values in sent]
+    highs = [values["calipers/epsilon_at_most_if_length_fixed"] for _, values in sent]
     assert highs == sorted(highs)
 
 
@@ -137,10 +138,10 @@ def test_no_attack_is_logged_on_a_pass_that_is_under_way() -> None:
     """In the middle of the first pass nothing is attained; after it, something is."""
     guard = BudgetGuard(DEALT, epsilon=100, delta=DELTA)
     guard.counted(2, 1)
-    assert guard.values()["calipers/epsilon_at_least"] == 0.0
-    assert guard.values()["calipers/epsilon_at_most"] == upper(DEALT, epochs=1)
+    assert guard.values()["calipers/epsilon_at_least_if_length_fixed"] == 0.0
+    assert guard.values()["calipers/epsilon_at_most_if_length_fixed"] == upper(DEALT, epochs=1)
     guard.counted(4, 1)
-    assert guard.values()["calipers/epsilon_at_least"] > 0.0
+    assert guard.values()["calipers/epsilon_at_least_if_length_fixed"] > 0.0
 
 
 def test_a_loop_that_is_not_the_description_is_refused() -> None:
@@ -195,3 +196,125 @@ class Loader:
 def test_a_loader_that_visibly_shuffles_is_no_poisson_sampling(run, loader, wrong) -> None:
     """Only what is certain is refused."""
     assert (contradiction(run, loader) is not None) is wrong
+
+
+def test_a_plan_is_what_a_training_that_may_stop_early_is_reported_with() -> None:
+    """Stopped at 5 of 20 planned steps, the number is that of 20; that of 5 is named by its condition."""
+    guard = BudgetGuard(POISSON, epsilon=50, delta=DELTA, planned_steps=20)
+    guard.counted(5, 1)
+    values = guard.values()
+    assert values["calipers/epsilon_at_most"] == upper(POISSON, steps=20)
+    assert values["calipers/epsilon_at_most_if_length_fixed"] == upper(POISSON, steps=5)
+    assert "at most 20 steps" in guard.licensed_by
+
+
+def test_a_declared_plan_is_never_extended() -> None:
+    """The step after the last planned one is refused, whatever is left of the budget."""
+    guard = BudgetGuard(POISSON, epsilon=50, delta=DELTA, planned_steps=12)
+    assert steps_taken(guard, per_pass=5) == 12
+    assert "12 planned steps" in guard.reason
+
+
+def test_the_plan_of_a_trainer_that_is_extended_is_none() -> None:
+    """A second call of fit with more steps than the first: from then on the budget is the number."""
+    guard = BudgetGuard(POISSON, epsilon=50, delta=DELTA)
+    guard.plan(10)
+    guard.counted(10, 1)
+    assert guard.values()["calipers/epsilon_at_most"] == upper(POISSON, steps=10)
+    guard.plan(30)
+    assert guard.values()["calipers/epsilon_at_most"] == 50
+
+
+def test_passes_of_a_plan_count_whole() -> None:
+    """Dealt batches: a plan of six steps, four per pass, is two epochs."""
+    guard = BudgetGuard(DEALT, epsilon=50, delta=DELTA, planned_steps=6)
+    guard.counted(2, 1)
+    assert guard.values()["calipers/epsilon_at_most"] == upper(DEALT, epochs=2)
+
+
+class Watched:
+    """A record as `attach` returns it, whose noise somebody lowered while training."""
+
+    def __init__(self, noises: list[float]) -> None:
+        self.noises = noises
+
+    def ahead(self) -> Watched:
+        return self
+
+    @property
+    def terms(self) -> object:
+        return tuple(self.noises)
+
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
+        return len(self.noises) + further
+
+    def runs(self, position: int) -> tuple[Run, ...]:
+        noises = self.noises + [min(self.noises)] * (position - len(self.noises))
+        return tuple(
+            POISSON.replace(steps=noises.count(noise), noise_multiplier=noise) for noise in sorted(set(noises))
+        )
+
+    def finished(self) -> tuple[Run, ...]:
+        return self.runs(len(self.noises))
+
+
+def test_noise_that_changed_is_refused_unless_the_schedule_was_fixed_in_advance() -> None:
+    """The composition of what happened to be taken is no guarantee: the guard names the condition and stops."""
+    for schedule, allowed in ((None, False), ("fixed", True)):
+        guard = BudgetGuard(Watched([2.0, 2.0, 1.5]), epsilon=50, delta=DELTA, schedule=schedule)
+        assert guard.allows() is allowed
+        assert ("PrivacyFilter" in guard.reason) is not allowed
+        guard.counted(3, 1)
+        assert math.isfinite(guard.values()["calipers/epsilon_at_most"]) is allowed
+    assert BudgetGuard(Watched([2.0, 2.0]), epsilon=50, delta=DELTA).allows()
+
+
+FILTER_MENU = {"quiet": POISSON, "sharp": POISSON.replace(noise_multiplier=1.5)}
+
+
+def test_a_guard_pays_each_step_from_its_filter_before_it_is_taken() -> None:
+    """Steps of either kind, none paid twice, none taken unpaid; the target is the number."""
+    keep = PrivacyFilter(FILTER_MENU, 2.0, DELTA)
+    guard = BudgetGuard(keep)
+    guard.step = "sharp"
+    for taken, _ in enumerate(guard.batches(range(5)), start=1):
+        assert sum(keep.spent.values()) == taken
+    guard.step = "quiet"
+    guard.demand()
+    guard.demand()  # asking twice before one step pays once
+    assert keep.spent == {"quiet": 1, "sharp": 5}
+    guard.counted(6, 2)
+    assert steps_taken(guard, per_pass=10) > 0
+    assert keep.remaining["quiet"] == 0
+    assert "filter" in guard.reason
+    assert guard.values() == {"calipers/epsilon_at_most": 2.0, "calipers/delta": DELTA}
+    with pytest.raises(BudgetSpent):
+        guard.demand()
+
+
+def test_a_resumed_training_needs_the_filter_it_had(tmp_path) -> None:
+    """Steps that a restored counter knows of and the filter does not would be free; with its file all is well."""
+    path = tmp_path / "run.filter"
+    first = BudgetGuard(PrivacyFilter(FILTER_MENU, 2.0, DELTA, path=path))
+    first.step = "quiet"
+    assert len(list(first.batches(range(4)))) == 4
+    again = BudgetGuard(PrivacyFilter(FILTER_MENU, 2.0, DELTA, path=path))
+    again.step = "quiet"
+    again.counted(4, 1)
+    again.demand()
+    assert again.training.spent["quiet"] == 5
+    with pytest.raises(InputError, match="knows of 0 steps"):
+        BudgetGuard(PrivacyFilter(FILTER_MENU, 2.0, DELTA)).counted(4, 1)
+
+
+def test_a_guard_of_a_filter_asks_which_step_comes_next() -> None:
+    """A menu of several steps and none chosen, a misspelt one, a budget that is not the filter's: each is refused."""
+    keep = PrivacyFilter(FILTER_MENU, 2.0, DELTA)
+    with pytest.raises(InputError, match=r"guard\.step"):
+        BudgetGuard(keep).allows()
+    with pytest.raises(InputError, match="'quite'"):
+        BudgetGuard(keep).step = "quite"
+    with pytest.raises(InputError, match="own budget"):
+        BudgetGuard(keep, epsilon=3.0, delta=DELTA)
+    with pytest.raises(InputError, match="epsilon and delta"):
+        BudgetGuard(POISSON)

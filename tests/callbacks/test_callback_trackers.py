@@ -22,7 +22,7 @@ pytestmark = [
     # What other libraries warn of is theirs to mend.
     pytest.mark.filterwarnings("ignore"),
 ]
-LOW, HIGH = "calipers/epsilon_at_least", "calipers/epsilon_at_most"
+LOW, HIGH = (f"calipers/epsilon_at_{end}_if_length_fixed" for end in ("least", "most"))
 RUN = Run(sample_rate=0.25, steps=1, noise_multiplier=2.0)
 
 

@@ -7,6 +7,12 @@ A yes is permission for every step up to there; between two questions the guard 
 The permission rests on the terms it was asked under (the noise, what was seen of the draws). When they change it is
 void, and the guard asks again. Where nothing can be proven the answer is no: a training never goes on because its
 privacy could not be computed.
+
+**What licenses the number.** The composition of the steps that were taken is a guarantee only if they were fixed in
+advance. So the number that a guard reports is that of the longest run that was possible: `planned_steps` (or what the
+trainer says), and never more than the budget. The number of the length so far is reported too, under the name of its
+condition: if the length had been fixed in advance. Noise or a rate that changes while training is refused unless the
+schedule is declared to be fixed in advance (`schedule="fixed"`), or steps are paid from a `PrivacyFilter`.
 """
 
 from __future__ import annotations
@@ -17,7 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from calipers.adaptive import PrivacyFilter
+from calipers.adaptive.filter import LICENSE
 from calipers.bracket import Bracket
+from calipers.callbacks.payments import Payments
 from calipers.callbacks.progress import Progress, contradiction, declared
 from calipers.domains import COUNT
 from calipers.errors import CalipersError, CertificationError, InputError, UnsupportedError
@@ -29,6 +38,11 @@ from calipers.run import Run
 _LOGGER = logging.getLogger("calipers")
 _TOLERANCE = 1e-3
 
+_CHANGED = (
+    "Noise or rate changed while training. The composition of the steps that were taken is a guarantee only if the "
+    "schedule was fixed in advance: say schedule='fixed' if it was, or choose steps within a PrivacyFilter."
+)
+
 Log = Callable[[Mapping[str, float], int], None]
 
 
@@ -36,14 +50,33 @@ class BudgetSpent(CalipersError, RuntimeError):
     """The next step is not proven to be within the budget, and the loop was about to take it all the same."""
 
 
+def _budget(training: Any, epsilon: float | None, delta: float | None) -> Budget:
+    """The budget that was given, or that of the filter."""
+    if isinstance(training, PrivacyFilter):
+        if epsilon not in (None, training.epsilon) or delta not in (None, training.delta):
+            raise InputError(f"The filter has its own budget, {training.target}; leave epsilon and delta out.")
+        return Budget(epsilon=training.epsilon, delta=training.delta)
+    if epsilon is None or delta is None:
+        raise InputError("Expected epsilon and delta, the budget of the training.")
+    return Budget(epsilon=epsilon, delta=delta)
+
+
 class BudgetGuard:
     """Stops a training before the step that its budget does not cover.
 
-    training: a `Run` that describes what is executed, or the record of `calipers.adapters.opacus.attach`.
-    epsilon, delta: the budget. log: called with {name: value} and the number of steps, at the end of every pass and
-    every `every` steps if that is given. In a loop::
+    Args:
+        training: a `Run` that describes what is executed, the record of `calipers.adapters.opacus.attach`, or a
+            `PrivacyFilter` whose steps may be chosen while training (set `guard.step` to the one that comes next).
+        epsilon, delta: the budget; that of the filter, where there is one.
+        planned_steps: the largest number of steps, which a training that may stop earlier is reported with. Steps
+            beyond it are refused.
+        schedule: "fixed" if noise and rates, should they change, follow a schedule that was fixed in advance.
+        log: called with {name: value} and the number of steps, at the end of every pass and every `every` steps if
+            that is given.
 
-        guard = BudgetGuard(record, epsilon=3, delta=1e-5)
+    In a loop::
+
+        guard = BudgetGuard(record, epsilon=3, delta=1e-5, planned_steps=10_000)
         for epoch in range(100):
             for inputs, targets in guard.batches(loader):
                 ...                                      # one step
@@ -53,13 +86,22 @@ class BudgetGuard:
         self,
         training: Any,
         *,
-        epsilon: float,
-        delta: float,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        planned_steps: int | None = None,
+        schedule: str | None = None,
         log: Log | None = None,
         every: int | None = None,
     ) -> None:
-        self.budget = Budget(epsilon=epsilon, delta=delta)
-        self.training, self._declared = training, declared(training)
+        self._payments = Payments(training) if isinstance(training, PrivacyFilter) else None
+        self.budget = _budget(training, epsilon, delta)
+        self.training = training
+        self._declared = None if self._payments is not None else declared(training)
+        self._plan = None if planned_steps is None else COUNT.check_int("planned_steps", planned_steps)
+        self._plan_is_declared = planned_steps is not None
+        if schedule not in (None, "fixed"):
+            raise InputError(f"Expected schedule 'fixed', or none, got schedule={schedule!r}.")
+        self._fixed_schedule = schedule == "fixed" or isinstance(training, Run)
         self._log, self._every = log, None if every is None else COUNT.check_int("every", every)
         self._steps = self._passes = self._logged = 0
         self._terms: object = None
@@ -81,8 +123,45 @@ class BudgetGuard:
         """Whether the last answer was no."""
         return bool(self.reason)
 
+    @property
+    def step(self) -> str:
+        """The step of the filter's menu that comes next."""
+        return self._paying.step
+
+    @step.setter
+    def step(self, name: str) -> None:
+        """The next steps are of this kind."""
+        self._paying.choose(name)
+
+    @property
+    def _paying(self) -> Payments:
+        if self._payments is None:
+            raise InputError("guard.step is for a guard of a PrivacyFilter; this one guards a fixed schedule.")
+        return self._payments
+
+    @property
+    def licensed_by(self) -> str:
+        """The condition under which the reported number holds."""
+        if self._payments is not None:
+            return LICENSE
+        longest = "the budget" if self._plan is None else f"at most {self._plan} steps, or the budget"
+        return f"schedule fixed in advance; the longest run that was possible: {longest}"
+
+    def plan(self, steps: int) -> None:
+        """What a trainer says is the largest number of steps; a plan that is extended later is none."""
+        if self._plan_is_declared or steps <= 0:
+            return
+        self._plan = steps if self._steps == 0 or self._plan == steps else None
+
     def allows(self, *, new_pass: bool = False, further: int = 1) -> bool:
         """Whether the run with `further` more steps (in a new pass, if so said) is proven to be within the budget."""
+        if self._plan_is_declared and self._plan is not None and self._steps + further > self._plan:
+            return self._say(f"The training was stopped: all {self._plan} planned steps were taken.")
+        if self._payments is not None:
+            if self._payments.allows(further):
+                self.reason = ""
+                return True
+            return self._say(f"The training was stopped: its privacy filter for {self.training.target} is spent.")
         try:
             terms = self._progress.terms
             position = self._progress.position(new_pass=new_pass, further=further)
@@ -105,6 +184,9 @@ class BudgetGuard:
         """Raise `BudgetSpent` unless `allows`: for the moment before a step that nothing else can prevent."""
         if not self.allows(new_pass=new_pass, further=further):
             raise BudgetSpent(self.reason)
+        if self._payments is not None and not self._payments.pay(further):
+            self._say(f"The training was stopped: another process spent the rest of {self.training.target}.")
+            raise BudgetSpent(self.reason)
 
     def refuse_contradiction(self, data_loader: Any) -> None:
         """Raise `InputError` where the loader visibly is not what the declared run says."""
@@ -123,6 +205,8 @@ class BudgetGuard:
         self._steps, self._passes = self._base[0] + steps, self._base[1] + passes
         if self._declared is not None:
             self._declared.counted(self._steps, self._passes)
+        if self._payments is not None:
+            self._payments.counted(self._steps)
         if self._every is not None and steps >= self._logged + self._every:
             self.log()
 
@@ -139,6 +223,9 @@ class BudgetGuard:
             except StopIteration:
                 break
             fresh = False
+            if self._payments is not None and not self._payments.pay(1):
+                self.allows()
+                break
             yield batch
             steps += 1
             self.counted(steps, passes)
@@ -146,26 +233,51 @@ class BudgetGuard:
             self.log()
 
     def values(self) -> dict[str, float]:
-        """Both jaws of what was executed so far, at the budget's delta; the upper one counts a begun pass whole."""
-        names = ("calipers/epsilon_at_least", "calipers/epsilon_at_most")
-        return dict(zip(names, self._jaws(), strict=True)) | {"calipers/delta": self.budget.delta}
+        """What is proven, and both bounds of what was executed so far, at the budget's delta.
+
+        `epsilon_at_most` holds whenever the training is stopped: it is the number of the longest run that was possible.
+        The two others are those of the length so far, if that had been fixed in advance; a begun pass counts whole.
+        With a privacy filter there is no such length, and its target is the number.
+        """
+        found = {"calipers/epsilon_at_most": self.budget.epsilon, "calipers/delta": self.budget.delta}
+        if self._payments is not None:
+            return found
+        lower, upper = self._bounds()
+        return found | {
+            "calipers/epsilon_at_most": max(upper, min(self.budget.epsilon, self._planned())) if upper else 0.0,
+            "calipers/epsilon_at_least_if_length_fixed": lower,
+            "calipers/epsilon_at_most_if_length_fixed": upper,
+        }
+
+    def _planned(self) -> float:
+        """The upper bound of all planned steps; infinite where there is no plan, or nothing is proven about it."""
+        if self._plan is None:
+            return math.inf
+        with suppress(CertificationError, UnsupportedError):
+            further = self._plan - self._steps
+            position = self._progress.position(further=further) if further > 0 else self._reached()
+            if self._declared is not None:
+                position = max(position, self._declared.position_of(self._plan))
+            return self._epsilon(self._progress.runs(position)).upper
+        return math.inf
 
     def log(self) -> dict[str, float]:
-        """Send the jaws to the logger, and return them."""
+        """Send the values to the logger, and return them."""
         self._logged = self._steps
         values = self.values()
         if self._log is not None:
             self._log(values, self._steps)
         return values
 
-    def _jaws(self) -> tuple[float, float]:
+    def _bounds(self) -> tuple[float, float]:
+        """Of what was executed so far, if its length had been fixed in advance."""
         lower, upper = 0.0, math.inf
         with suppress(CertificationError, UnsupportedError):
             finished = self._progress.finished()
             lower = self._epsilon(finished).lower if finished else 0.0
         with suppress(CertificationError, UnsupportedError):
             reached = self._reached()
-            upper = self._epsilon(self._progress.runs(reached)).upper if reached else 0.0
+            upper = self._epsilon(self._covered(reached)).upper if reached else 0.0
         return lower, upper
 
     def _epsilon(self, runs: tuple[Run, ...]) -> Bracket:
@@ -176,11 +288,20 @@ class BudgetGuard:
         following, ahead = self._progress.position(), self._progress.position(new_pass=True)
         return following if following < ahead else following - 1
 
+    def _covered(self, position: int) -> tuple[Run, ...]:
+        """The runs up to the position; refused where noise or rate changed and nobody said that this was planned."""
+        runs = self._progress.runs(position)
+        declared_before = set(getattr(self._progress, "earlier", ()))
+        kinds = {(run.noise_multiplier, run.rate) for run in runs if run not in declared_before}
+        if len(kinds) > 1 and not self._fixed_schedule:
+            raise UnsupportedError(_CHANGED)
+        return runs
+
     def _within(self, position: int) -> bool:
         """Post-condition: True only if a proof bounds everything up to the position by the budget."""
         budget = self.budget
         try:
-            upper = self._epsilon(self._progress.runs(position)).upper
+            upper = self._epsilon(self._covered(position)).upper
         except (CertificationError, UnsupportedError) as error:
             self._refusal = f"The training was stopped: nothing is proven about its next step. {error}"
             return False

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calipers.adaptive import PrivacyFilter
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import InputError
 from calipers.extras import library, on_demand
@@ -28,9 +29,9 @@ class _KerasStopping:
     model: Any
     params: Any
 
-    def __init__(self, training: Run, *, epsilon: float, delta: float) -> None:
+    def __init__(self, training: Run | PrivacyFilter, **terms: Any) -> None:
         super().__init__()
-        self.guard = BudgetGuard(training, epsilon=epsilon, delta=delta)
+        self.guard = BudgetGuard(training, **terms)
         self._passes = 0
 
     @property
@@ -43,13 +44,23 @@ class _KerasStopping:
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Compare the length of an epoch with the declared run, and refuse to begin what no budget covers."""
-        run, per_epoch = self.guard.training, (self.params or {}).get("steps")
+        run, params = self.guard.training, self.params or {}
+        per_epoch = params.get("steps")
+        self.guard.plan(self._steps + (per_epoch or 0) * (params.get("epochs") or 0))
+        if isinstance(run, PrivacyFilter):
+            self._begin(per_epoch)
+            return
         if scheme_of(run).whole_epochs and per_epoch is not None and per_epoch != run.steps_per_epoch:
             raise InputError(
                 f"The run is described with {run.steps_per_epoch} steps per epoch, and Keras takes {per_epoch}; "
                 "describe what is executed (last_batch, batch_size)."
             )
-        self._passes = max(self._passes, -(-self._steps // run.steps_per_epoch))
+        self._begin(run.steps_per_epoch)
+
+    def _begin(self, per_epoch: int | None) -> None:
+        """Count what an earlier call of `fit` took, and ask for the first step."""
+        if per_epoch:
+            self._passes = max(self._passes, -(-self._steps // per_epoch))
         self.guard.counted(self._steps, self._passes)
         self.guard.demand(new_pass=True, further=self._at_once)
 

@@ -2,12 +2,14 @@
 
 Both jaws go to every logger of the trainer (TensorBoard, Weights & Biases, MLflow, CSV), through Lightning's own
 interface. After each batch the callback asks whether another is within the budget, and sets `trainer.should_stop`
-if not. Lightning goes on in spite of that while `min_steps` or `min_epochs` are not met; then the callback raises
+if not. The longest training that is possible, which `EarlyStopping` may cut short, is the trainer's own plan of steps.
+Lightning goes on in spite of that while `min_steps` or `min_epochs` are not met; then the callback raises
 `BudgetSpent` before the step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,9 +21,9 @@ from calipers.extras import library, on_demand
 class _LightningStopping:
     """Stops `fit` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
 
-    def __init__(self, training: Any, *, epsilon: float, delta: float, every: int | None = None) -> None:
+    def __init__(self, training: Any, *, every: int | None = None, **terms: Any) -> None:
         super().__init__()
-        self.guard = BudgetGuard(training, epsilon=epsilon, delta=delta, every=every, log=self._send)
+        self.guard = BudgetGuard(training, every=every, log=self._send, **terms)
         self._trainer: Any = None
 
     def _send(self, values: Mapping[str, float], steps: int) -> None:
@@ -32,6 +34,8 @@ class _LightningStopping:
         """Compare the loader with the declared run, and refuse to begin what no budget covers."""
         self._trainer = trainer
         self.guard.refuse_contradiction(trainer.train_dataloader)
+        longest = trainer.estimated_stepping_batches
+        self.guard.plan(int(longest) if math.isfinite(longest) else 0)
         self.guard.counted(trainer.global_step, trainer.current_epoch + 1)
         self.guard.demand()
 

@@ -63,6 +63,10 @@ class Declared:
         whole = self._steps >= self._passes * self._run.steps_per_epoch
         return self._passes + 1 if new_pass or whole else max(self._passes, 1)
 
+    def position_of(self, steps: int) -> int:
+        """Where the last of so many steps of a regular training falls."""
+        return -(-steps // self._length)
+
     def runs(self, position: int) -> tuple[Run, ...]:
         """The run cut or prolonged to the position; a pass that was begun counts whole."""
         return (self._run.replace(steps=position * self._length),)

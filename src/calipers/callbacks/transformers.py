@@ -6,7 +6,8 @@
 
 The Trainer checks its flag to stop after a step, so the callback asks after each step whether another is within the
 budget. What the flag cannot prevent (the very first step, a step after `should_training_stop` was taken back) raises
-`BudgetSpent` before it is taken.
+`BudgetSpent` before it is taken. The longest training that is possible, which `EarlyStoppingCallback` may cut short, is
+the Trainer's `max_steps`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from calipers.extras import library, on_demand
 class _TransformersStopping:
     """Stops `train` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
 
-    def __init__(self, training: Any, *, epsilon: float, delta: float, every: int | None = None) -> None:
-        self.guard = BudgetGuard(training, epsilon=epsilon, delta=delta, every=every, log=self._send)
+    def __init__(self, training: Any, *, every: int | None = None, **terms: Any) -> None:
+        self.guard = BudgetGuard(training, every=every, log=self._send, **terms)
         self._trainer: Any = None
 
     def log_to(self, trainer: Any) -> None:
@@ -37,6 +38,7 @@ class _TransformersStopping:
     def on_train_begin(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         """Compare the loader with the declared run, and refuse to begin what no budget covers."""
         self.guard.refuse_contradiction(things.get("train_dataloader"))
+        self.guard.plan(int(state.max_steps or 0))
         self.on_epoch_begin(args, state, control)
         self.guard.demand()
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.adaptive import calibrate_menu
 from calipers.cli.kinds import REAL, option
 from calipers.cli.options import run_options, tolerance_option
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
-from calipers.cli.subjects import Noisy
+from calipers.cli.subjects import MenuFile, Noisy
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def calibrate_command(
     the noise that the matrix spreads; of what is released beside the gradient only the gradient's noise
     is changed. Name one target: --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.
 
+    Of a run file with [[step]] tables (an adaptive run) the budget is found, and the costs if it gives none.
+
     \b
     Examples:
       calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
@@ -54,6 +57,9 @@ def calibrate_command(
     from calipers.numerics.decimals import nearest_digits
 
     target = one_target(values, "--{}")
+    if isinstance(runs, MenuFile):
+        calibrate_menu(runs, target, tolerance, outlet)
+        return
     with patience("calibrating", logged=True) as say:
         calibration = solve(
             runs,

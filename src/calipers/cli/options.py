@@ -13,7 +13,7 @@ import click
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
-from calipers.cli.subjects import EventFile, Subject, subject_of, with_noisy_options, with_stated_options
+from calipers.cli.subjects import EventFile, MenuFile, Subject, subject_of, with_noisy_options, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import CHOICES, KEYS, Run, as_phases, load_runs
@@ -208,6 +208,7 @@ def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | N
     if dataset_sizes is not None and dataset_sizes[0] > dataset_sizes[1]:
         low, high = dataset_sizes
         raise InputError(f"Expected --dataset-size-range LOW HIGH with LOW at most HIGH, got {low} {high}.")
+    assert not isinstance(runs, MenuFile)  # only `calibrate` is handed a menu without a budget
     return measure(runs, tolerance=tolerance, dataset_sizes=dataset_sizes)
 
 

@@ -14,6 +14,7 @@ from calipers.run_keys import STANDARD_INPUT, read_toml
 from calipers.stated import Guarantee, load_guarantee
 
 if TYPE_CHECKING:
+    from calipers.adaptive import AdaptiveRun
     from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection
 
 TREE = "tree"
@@ -39,9 +40,16 @@ class EventFile:
         return measurement_of(load_event(self.path), adjacency=self.adjacency, tolerance=tolerance)
 
 
-Noisy: TypeAlias = "CorrelatedNoise | Selection | Beside"
-"""What has noise, as a run has."""
-Subject: TypeAlias = "tuple[Run, ...] | Guarantee | EventFile | Noisy"
+@dataclass(frozen=True)
+class MenuFile:
+    """A run file with [[step]] tables, whose budget is to be found."""
+
+    path: str
+
+
+Noisy: TypeAlias = "CorrelatedNoise | Selection | Beside | MenuFile"
+"""What can be calibrated, as a run can."""
+Subject: TypeAlias = "tuple[Run, ...] | Guarantee | EventFile | AdaptiveRun | Noisy"
 
 
 with_noisy_options = with_options(
@@ -97,10 +105,26 @@ def subject_of(
     name of one stay in `values`.
     """
     names = (() if noisy else _NAMES, _MATRIX, _SELECT, _BESIDE)
-    found = _subject([_taken(values, group) for group in names], given, run_file, runs, defaults)
+    options = [_taken(values, group) for group in names]
+    menu = (
+        None if run_file is None else _menu(run_file, noisy, [*given, *(name for group in options for name in group)])
+    )
+    found = menu or _subject(options, given, run_file, runs, defaults)
     if noisy and isinstance(found, Guarantee | EventFile):
         raise InputError("A guarantee has no noise that could be changed; calibrate a run.")
     return found
+
+
+def _menu(run_file: str, to_calibrate: bool, others: Sequence[str]) -> AdaptiveRun | MenuFile | None:
+    """The adaptive run of a file with [[step]] tables; None for a file of another kind."""
+    if run_file == STANDARD_INPUT or "step" not in read_toml(run_file):
+        return None
+    if others:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise InputError(f"{run_file} holds the steps of an adaptive run, which {names} cannot change; edit the file.")
+    from calipers.adaptive import load_adaptive
+
+    return MenuFile(run_file) if to_calibrate else load_adaptive(run_file)
 
 
 def _taken(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -207,4 +231,8 @@ def load_subject(name: str) -> Subject:
     """What a file describes: a run, with correlated noise or what is selected too, a guarantee, or an event (JSON)."""
     if name.lower().endswith(".json"):
         return EventFile(name)
-    return _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, beside=keys), {}) or load_runs(name)
+    return (
+        _menu(name, False, ())
+        or _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, beside=keys), {})
+        or load_runs(name)
+    )

@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.measure.beside import Beside
 from calipers.measure.closed import gaussians
-from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.dataset_sizes import SIZE, divided_attack, divided_evaluation, divisor_notes, sized
 from calipers.measure.dealt_proof import DealtUnitProof
 from calipers.measure.divisors import divisor_of, is_divided, public_because, rate_moves
@@ -40,8 +40,16 @@ from calipers.scope import FIXED
 from calipers.stated import Stated
 
 
+@runtime_checkable
+class Measurable(Protocol):
+    """What brings its own measurement."""
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Certified bounds from both sides."""
+
+
 def measure(
-    run: Run | Sequence[Run] | Mechanism | Selection | CorrelatedNoise | Beside | Sequence[Mechanism],
+    run: Run | Sequence[Run] | Mechanism | Selection | Measurable | Beside | Sequence[Mechanism],
     *,
     tolerance: float = 1e-3,
     dataset_sizes: tuple[int, int] | None = None,
@@ -61,7 +69,7 @@ def measure(
         return _selected(run, tolerance)
     if isinstance(run, Beside):
         return run.noted(measure(run.runs, tolerance=tolerance, dataset_sizes=dataset_sizes))
-    if isinstance(run, CorrelatedNoise):
+    if isinstance(run, Measurable):  # correlated noise, adaptive runs
         return run.measured(tolerance)
     if is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run)):
         if dataset_sizes is not None:

@@ -1,0 +1,216 @@
+"""Three filters, each a cost for every step and a budget: as long as the sum of costs fits, any step may be chosen.
+
+- **Menu**: whole costs and the largest budget for which the recursion over all policies is within (epsilon, delta).
+- **Gaussian**: where every step is a Gaussian release, the sum of mu^2 = 1/sigma^2; nothing is lost.
+- **Renyi**: Renyi divergences of one order that is fixed in advance (Feldman and Zrnic 2021).
+
+The rule, its costs and its budget are public and fixed before the first step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.adaptive.costs import equal_shares, steps_alone
+from calipers.adaptive.solver import Menu
+from calipers.adaptive.steps import StepPairs
+from calipers.curves.renyi import epsilon_from_rdp
+from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.laws.composed.renyi import renyi_above
+from calipers.numerics.normal import gaussian_epsilon_bounds
+
+RULES = ("menu", "gaussian", "renyi")
+SAID = {
+    "menu": "menu filter: whole costs, and the recursion over all policies that stay within the budget",
+    "gaussian": "Gaussian filter: the sum of 1/sigma^2 over Gaussian releases",
+    "renyi": "Renyi filter: the sum of Renyi divergences of one order fixed in advance",
+}
+_ORDERS = 1.0 + np.geomspace(0.2, 200.0, 40)
+_ROOM = 1.0 - 1e-12
+"""What sums of costs that are no whole numbers may lose to rounding is taken off their budget."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A cost for every step and a budget; `kind` is one of `RULES`, `order` that of Renyi divergences.
+
+    `alone`: how many steps of each kind alone meet the target if their number is fixed in advance (about).
+    """
+
+    kind: str
+    costs: tuple[float, ...]
+    budget: float
+    alone: tuple[int, ...]
+    order: float | None = None
+
+    def fits(self, counts: tuple[int, ...]) -> bool:
+        """Whether so many steps of each kind are within the budget."""
+        if self.kind == "menu":
+            return sum(count * int(cost) for count, cost in zip(counts, self.costs, strict=True)) <= self.budget
+        total = math.fsum(count * cost for count, cost in zip(counts, self.costs, strict=True))
+        return total <= self.budget * _ROOM
+
+    def further(self, counts: tuple[int, ...], place: int) -> int:
+        """How many more steps of one kind fit."""
+        room = self.budget - math.fsum(count * cost for count, cost in zip(counts, self.costs, strict=True))
+        number = max(0, math.floor(room / self.costs[place])) + 1
+        while number and not self.fits(tuple(c + number * (i == place) for i, c in enumerate(counts))):
+            number -= 1
+        return number
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of the steps that a length fixed in advance would allow, the share that this filter allows, by kind."""
+        empty = (0,) * len(self.costs)
+        return tuple(self.further(empty, m) / max(1, number) for m, number in enumerate(self.alone))
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON; `from_dict` gives back an equal rule."""
+        return {
+            "kind": self.kind,
+            "costs": list(self.costs),
+            "budget": self.budget,
+            "alone": list(self.alone),
+            "order": self.order,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, object]) -> Rule:
+        """The rule that was written."""
+        costs, alone = record["costs"], record["alone"]
+        assert isinstance(costs, list)
+        assert isinstance(alone, list)
+        return cls(str(record["kind"]), tuple(costs), record["budget"], tuple(alone), record["order"])  # type: ignore[arg-type]  # written by to_dict
+
+
+def choose_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, kind: str | None = None) -> Rule:
+    """The filter whose smallest share of fixed-length steps is largest, or the one that is named.
+
+    Raises:
+        InputError: a kind that there is not, or that does not fit the menu.
+        CertificationError: not one step fits the target.
+    """
+    if kind is not None and kind not in RULES:
+        raise InputError(f"Expected rule in {', '.join(map(repr, RULES))}, got rule={kind!r}.")
+    alone = tuple(steps_alone(pair, epsilon, delta) for pair in pairs)
+    gaussian = all(pair.shift is not None for pair in pairs)
+    if kind == "gaussian" and not gaussian:
+        raise InputError("rule='gaussian' is for Gaussian releases without sampling; this menu has others. Use 'menu'.")
+    if gaussian and kind in (None, "gaussian"):
+        return _usable(_gaussian(pairs, epsilon, delta, alone), epsilon, delta)
+    found = []
+    if kind in (None, "menu"):
+        found.append(menu_rule(pairs, epsilon, delta, alone))
+    if kind in (None, "renyi"):
+        found += _renyi(pairs, epsilon, delta, alone)
+    if not found:
+        raise UnsupportedError("rule='renyi': some step of the menu has no finite Renyi divergence. Use rule='menu'.")
+    return _usable(max(found, key=lambda rule: (min(rule.shares), rule.kind == "menu")), epsilon, delta)
+
+
+def _usable(rule: Rule, epsilon: float, delta: float) -> Rule:
+    if not any(rule.further((0,) * len(rule.costs), m) for m in range(len(rule.costs))):
+        raise CertificationError(
+            f"No step of the menu is proven to be within epsilon={epsilon:g} at delta={delta:g}; use more noise, or a "
+            "larger target."
+        )
+    return rule
+
+
+def calibrated_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, costs: tuple[int, ...] = ()) -> Rule:
+    """The menu filter for (epsilon, delta), with these costs or with equal shares.
+
+    Raises:
+        CertificationError: not one step fits the target.
+    """
+    alone = tuple(steps_alone(pair, epsilon, delta) for pair in pairs)
+    return _usable(menu_rule(pairs, epsilon, delta, alone, costs), epsilon, delta)
+
+
+def menu_rule(
+    pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...], costs: tuple[int, ...] = ()
+) -> Rule:
+    """The largest budget for which the certified recursion is within (epsilon, delta), by default at equal shares."""
+    costs = costs or equal_shares(alone)
+    return Rule("menu", costs, budgets(pairs, costs, [(epsilon, delta)], alone)[0], alone)
+
+
+def budgets(
+    pairs: tuple[StepPairs, ...], costs: tuple[int, ...], targets: list[tuple[float, float]], alone: tuple[int, ...]
+) -> list[int]:
+    """For each (epsilon, delta) the largest budget whose upper bound meets it, all from one recursion."""
+    menu = Menu(pairs, costs)
+    most = max(1, *(number * cost for number, cost in zip(alone, costs, strict=True)))
+    smallest = min(delta for _, delta in targets)
+    found, open_targets, level = [0] * len(targets), set(range(len(targets))), 0
+    directions = []
+    for reverse in menu.directions:
+        reach = max(menu.reach(most, smallest, reverse), 1.2 * max(epsilon for epsilon, _ in targets))
+        tilt = menu.tilt(most, smallest, reverse)
+        directions.append(menu.upper_levels(menu.lattice(most, reach, tilt), reverse))
+    while open_targets and level <= 2 * most + max(costs):
+        level += 1
+        for levels in directions:
+            levels.advance()
+        for place in list(open_targets):
+            epsilon, delta = targets[place]
+            if all(levels.delta(epsilon) <= delta for levels in directions):
+                found[place] = level
+            else:
+                open_targets.remove(place)
+    return found
+
+
+def _gaussian(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> Rule:
+    low, high = 0.0, 1.0
+    while gaussian_epsilon_bounds(high, delta)[1] <= epsilon:
+        low, high = high, 2.0 * high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if gaussian_epsilon_bounds(middle, delta)[1] <= epsilon else (low, middle)
+    shifts = [pair.shift for pair in pairs if pair.shift is not None]
+    return Rule("gaussian", tuple(shift * shift * (1.0 + 1e-14) for shift in shifts), low * low, alone)
+
+
+def _renyi(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> list[Rule]:
+    """The Renyi filter of the order that keeps the largest smallest share; none where divergences are not finite."""
+    menu = Menu(pairs, (1,) * len(pairs))
+    best: tuple[float, float] = (0.0, 0.0)
+    for order in _ORDERS.tolist():
+        about = [
+            max(
+                math.fsum(n * menu.upper_law(s, way).cumulants(order)[0] for s, n in factors) / (order - 1.0)
+                for way in menu.directions
+                for factors in pair.dominating
+            )
+            for pair in pairs
+        ]
+        budget = _renyi_budget(order, epsilon, delta)
+        share = min(budget / max(cost, 1e-300) / max(1, n) for cost, n in zip(about, alone, strict=True))
+        best = max(best, (share, order))
+    order = best[1]
+    if order == 0.0:
+        return []
+    try:
+        costs = tuple(max(renyi_above(factors, order) for factors in pair.dominating) * (1.0 + 1e-12) for pair in pairs)
+    except UnsupportedError:
+        return []
+    return [Rule("renyi", costs, _renyi_budget(order, epsilon, delta), alone, order)]
+
+
+def _renyi_budget(order: float, epsilon: float, delta: float) -> float:
+    """The largest divergence of this order that implies (epsilon, delta); the conversion increases with it."""
+    low, high = 0.0, epsilon
+    if epsilon_from_rdp(np.array([order]), np.array([0.0]), delta) > epsilon:
+        return 0.0
+    while epsilon_from_rdp(np.array([order]), np.array([high]), delta) <= epsilon:
+        low, high = high, 2.0 * high
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        fits = epsilon_from_rdp(np.array([order]), np.array([middle]), delta) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low
