@@ -65,7 +65,7 @@ def test_cifar10(script) -> None:
     norms = [1.0 / 2**0.5] * 2
     loop = script(50_000, 2000, clipping="per_layer", max_grad_norm=norms, loader={"num_workers": 2})
     with pytest.raises(UnsupportedError, match=r"rate 1/25.*rate 1/26.*public_rate=True"):
-        attach(loop.engine, loop.optimizer, loop.loader, batch_size=2000)
+        attach(loop.engine, loop.optimizer, loop.loader, batch_size=2000, adjacency="add-remove")
     record = attach(loop.engine, loop.optimizer, loop.loader, batch_size=2000, public_rate=True)
     for records, labels in loop.loader:
         loop.criterion(loop.model(records), labels).backward()
@@ -120,7 +120,7 @@ def test_char_lstm(script) -> None:
     """A worker that draws ahead, zero_grad after the step; 16,000 names of which one in five is held out."""
     loop = script(16_059, 800, loader={"shuffle": False, "num_workers": 1}, loss_reduction="mean")
     with pytest.raises(UnsupportedError, match=r"With batches of 730 \(drop_last=True\).*say batch_size="):
-        attach(loop.engine, loop.optimizer, loop.loader)
+        attach(loop.engine, loop.optimizer, loop.loader, adjacency="add-remove")
     record = attach(loop.engine, loop.optimizer, loop.loader, batch_size=800)
     for records, labels in loop.loader:
         loop.criterion(loop.model(records), labels).backward()

@@ -63,13 +63,13 @@ def members_of(batches: Any) -> IntArray | None:
     return np.asarray([int(index) for index in order.indices], dtype=np.int64)
 
 
-def selection_digest(dataset: Any, batches: Any) -> str:
-    """A short name for the rows that a `Subset` or a `SubsetRandomSampler` selects; "" where nothing is selected."""
+def selection_digests(dataset: Any, batches: Any) -> tuple[str, str]:
+    """Short names for the rows that a `Subset` selects and for those that a `SubsetRandomSampler` may draw."""
     parts = []
     while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
         parts.append(np.asarray(dataset.indices, dtype=np.int64).tobytes())
         dataset = dataset.dataset
     members = members_of(batches)
-    if members is not None:
-        parts.append(np.sort(members).tobytes())
-    return hashlib.blake2b(b"|".join(parts), digest_size=8).hexdigest() if parts else ""
+    drawn = b"" if members is None else np.sort(members).tobytes()
+    subset, sampler = (hashlib.blake2b(text, digest_size=8).hexdigest() for text in (b"|".join(parts), drawn))
+    return subset, sampler

@@ -38,9 +38,10 @@ class NoiseStream:
 
     def seen_before(self) -> bool:
         """Whether the next noise was drawn before, wholly or shifted; it is remembered."""
-        names = [name for name in (self._digest(), *self._words()) if name is not None]
-        found = any(name in self.states for name in names)
-        self.states.update(dict.fromkeys(names))
+        names = dict.fromkeys([self._digest() or "", *self._words()])
+        names.pop("", None)
+        found = not names.keys().isdisjoint(self.states)
+        self.states.update(names)
         return found
 
     def _words(self) -> list[str]:

@@ -146,11 +146,12 @@ def _refuse_undescribed(source: LoaderLaw, optimizer: Any, reading: NeighborRead
         if reading.adjacency is not None:
             raise
         described_keys(source, divided, source.batches, reading.zeroed.public)
-        advice = f" {SUMMED}." if divided.reduction == "mean" else ""
+        advice = "" if source.batch_size is not None else " The script's batch_size=... may tell more."
+        advice += f" {SUMMED}." if divided.reduction == "mean" else ""
         warnings.warn(
             "Opacus computes its sample rate from the number of records, and one record more or less would change it: "
-            "the record's bracket is for zeroing one record out (adjacency='zero-out'). For adding or removing one, say "
-            f"public_rate=True if the number of records is public.{advice}",
+            "the record's bracket is for zeroing one record out (adjacency='zero-out'). For adding or removing "
+            f"one, say public_rate=True if the number of records is public.{advice}",
             CalipersWarning,
             stacklevel=4,
         )

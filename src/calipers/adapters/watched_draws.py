@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.loader_settings import loader_behind, members_of, selection_digest, settings_of
+from calipers.adapters.loader_settings import loader_behind, members_of, selection_digests, settings_of
 from calipers.adapters.opacus_library import generator_digest, torch_module
 from calipers.adapters.opacus_loaders import LoaderLaw, source_of
 from calipers.adapters.torch_sampler import TorchBatches
@@ -35,9 +35,13 @@ REPEATED = (
     "generator was set back (torch.manual_seed inside the loop?), and the noise may repeat with it."
 )
 RECORDS = (
-    "The loader draws from other rows than when it was attached (indices of a sampler or a Subset were replaced, or "
-    "the dataset grew). Which rows were chosen may depend on the records, and nothing is proven; observed=True states "
+    "The loader draws from other rows than when it was attached (the indices of its sampler were replaced, or the "
+    "dataset grew). Which rows were chosen may depend on the records, and nothing is proven; observed=True states "
     "that it does not."
+)
+RENAMED = (
+    "The indices of the loader's Subset were replaced during training: an index is not the record that it was, and "
+    "nothing is proven. Make a loader for each selection and attach them all."
 )
 TWICE = (
     "A record came several times in one pass over a loader that deals every record once; no Run describes that, and "
@@ -54,7 +58,7 @@ class Listener:
         self.number = self.source = source
         self.observed = observed
         self.settings = settings_of(self.sampler)
-        self.selected = selection_digest(data_loader.dataset, self.sampler)
+        self.selected = selection_digests(data_loader.dataset, self.sampler)
         self.allowed: IntArray | None = None
         members = members_of(self.sampler)
         if members is not None:
@@ -129,7 +133,10 @@ class Draws:
         listener.drawn[:] = False
         if settings_of(listener.sampler) != listener.settings:
             self._law_changed(listener)
-        if listener.selected != selection_digest(listener.loader.dataset, listener.sampler):
+        subset, sampler = selection_digests(listener.loader.dataset, listener.sampler)
+        if subset != listener.selected[0]:
+            self._complain(RENAMED, True)
+        if sampler != listener.selected[1]:
             self._complain(RECORDS, not listener.observed)
 
     def _law_changed(self, listener: Listener) -> None:

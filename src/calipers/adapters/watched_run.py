@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys
+from calipers.adapters.watched_draws import RECORDS, TWICE
 from calipers.adapters.watched_queue import SKIPPED, Group
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import Divided, Release
@@ -145,7 +146,8 @@ def _fallback(seen: Seen, reading: NeighborReading, reasons: tuple[str, ...], re
     if all(source.in_known_order for source in sources):
         # That a batch was the same one again is known by its size alone: enough for a bound, not for an attack.
         return Description(_as_observed(seen, reading), repeats == 1, reasons)
-    if all(source.once for source in sources) and not seen.crossing:
+    dealt = not seen.reasons.keys() & {TWICE, RECORDS}
+    if dealt and all(source.once for source in sources) and not seen.crossing:
         return Description(_once_a_pass(seen, reading), False, reasons, ONCE_A_PASS)
     return Description(_as_observed(seen, reading), False, reasons, AS_OBSERVED)
 

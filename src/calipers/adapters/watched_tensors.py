@@ -27,10 +27,10 @@ class Fingerprint:
 
     @staticmethod
     def _look(tensors: list[Any]) -> tuple[object, ...]:
-        writes = tuple(None if tensor is None else tensor._version for tensor in tensors)
-        held = [tensor.detach() for tensor in tensors if tensor is not None and tensor.device.type == "cpu"]
-        if not held or len(held) < len(tensors):
+        writes = tuple([None if tensor is None else tensor._version for tensor in tensors])
+        if not tensors or None in writes or not all(tensor.is_cpu for tensor in tensors):
             return writes
         torch = torch_module()
-        norms = torch.stack([norm.double() for norm in torch._foreach_norm(held)])
+        with torch.no_grad():
+            norms = torch.stack(torch._foreach_norm(tensors))
         return (*writes, norms.numpy().tobytes())
