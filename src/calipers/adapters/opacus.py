@@ -117,13 +117,13 @@ def attached(
 ) -> Attachment:
     """`attach`, for whoever has the accountant."""
     known: Attachment | None = getattr(optimizer, _MARK, None)
+    words = "" if loss is None else check_loss(loss, optimizer)
     if known is not None and known.watches(data_loader):
-        known.reading = reading
+        known.reading, known.loss = reading, words or known.loss
         return known
     if known is None:
         check_optimizer(engine, optimizer)
     source = source_of(data_loader, observed=observed, batch_size=batch_size)
-    words = "" if loss is None else check_loss(loss, optimizer)
     _refuse_undescribed(source, optimizer, reading)
     rows = rows_behind(loader_behind(data_loader).dataset)
     record = known or Attachment(accountant, optimizer, source, reading, state, earlier, rows)

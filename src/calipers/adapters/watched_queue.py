@@ -59,14 +59,13 @@ class Group:
 class Pass:
     """One iteration over a batch sampler: draws that wait for delivery, and whether a loader delivers them.
 
-    `lag` is how many batches the loop held after its first step of the pass, `lagging` whether it held any after its
-    last one; `delivered` and `used` count batches, `ended` says that the loop went through to the end.
+    `lagging` says whether the loop held further batches after its last step; `delivered` and `used` count batches,
+    `ended` says that the loop went through to the end.
     """
 
     loader: int
     waiting: deque[Draw] = field(default_factory=deque)
     followed: bool = False
-    lag: int | None = None
     lagging: bool = False
     delivered: int = 0
     used: int = 0
@@ -99,6 +98,7 @@ class Queue:
         self._held: list[Draw] = []
         self._current: Draw | None = None
         self._signalled: deque[Draw] = deque()
+        self._lag: dict[int, int] = {}  # for each loader, how many batches the loop held after its first step
         self.resumed: Group | None = None
         """The pass that a loaded checkpoint was taken in; who resumes inside it passes over as many batches."""
         self.same_order = False
@@ -111,6 +111,8 @@ class Queue:
                 self._held.remove(held)
                 if held.group is draw.group or held.origin.delivered == 1 or held.origin.used:
                     self._left(held, held.group is draw.group or held.origin.ended)
+        if not any(held.origin.loader == draw.origin.loader for held in self._held) and not draw.origin.delivered:
+            self._lag.pop(draw.origin.loader, None)
         draw.origin.delivered += 1
         self._held.append(draw)
 
@@ -195,15 +197,15 @@ class Queue:
     def _take(self, draw: Draw) -> Draw:
         """A step uses this batch; older ones of its pass were passed over, and so was one if more are held now."""
         origin = draw.origin
-        mine = [held for held in self._held if held.origin is origin]
-        before, after = mine[: mine.index(draw)], mine[mine.index(draw) + 1 :]
+        place = self._held.index(draw)
+        before = [held for held in self._held[:place] if held.origin is origin]
+        after = [held for held in self._held[place + 1 :] if held.origin.loader == origin.loader]
         for held in before:
             self._held.remove(held)
             self._left(held, True)
         self._held.remove(draw)
-        if origin.lag is not None and len(after) > origin.lag:
+        if len(after) > self._lag.setdefault(origin.loader, len(after)):
             self._left(after[0], True)
-        origin.lag = len(after) if origin.lag is None else origin.lag
         origin.lagging = bool(after)
         origin.used += 1
         self._current = draw
