@@ -229,7 +229,8 @@ def _normalization(release: Release, here: OpacusNumbers, around: tuple[OpacusNu
         return "constant"
     raise UnsupportedError(
         f"Rounding makes Opacus divide by {divisors} at dataset sizes {sizes}, which is not floor(N q) for the rate "
-        f"q = {rate!r} that batches are drawn with; no Run says that. Use loss_reduction='sum' and divide by a public "
+        f"q = {rate!r} that batches are drawn with; no Run says that. Use loss_reduction='sum' with a criterion that "
+        "sums too (reduction='sum'; else gradients are divided before they are clipped), and divide by a public "
         "constant yourself."
     )
 

@@ -29,6 +29,9 @@ class Script:
         loader: dict[str, Any] | None = None,
         batches: Any = None,
         order: Any = None,
+        dataset: Any = None,
+        network: Any = None,
+        inner: Any = None,
         seed: int = 0,
         **settings: Any,
     ) -> None:
@@ -36,6 +39,7 @@ class Script:
         torch.manual_seed(seed)
         self.torch = torch
         self.data = data.TensorDataset(torch.randn(size, 6), torch.randint(0, 3, (size,)))
+        self.data = self.data if dataset is None else dataset(self.data)
         module, _, name = engine.rpartition(".")
         named = isinstance(accountant, str)
         self.engine = getattr(importlib.import_module(module), name)(accountant=accountant if named else "rdp")
@@ -47,7 +51,7 @@ class Script:
         if batches is not None:
             drawing = {"batch_sampler": batches, "collate_fn": CollateWithEmpty(self.data)}
         self.own_loader = data.DataLoader(self.data, **drawing)
-        self.network = torch.nn.Linear(6, 3)
+        self.network = torch.nn.Linear(6, 3) if network is None else network()
         settings = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "loss_reduction": "sum"} | settings
         self.criterion = torch.nn.CrossEntropyLoss(reduction=settings["loss_reduction"])
         self.ghost = settings.get("grad_sample_mode") == "ghost"
@@ -57,7 +61,7 @@ class Script:
             settings["criterion"] = self.criterion
         made = self.engine.make_private(
             module=self.network,
-            optimizer=torch.optim.SGD(self.network.parameters(), lr=0.001),
+            optimizer=(inner or torch.optim.SGD)(self.network.parameters(), lr=0.001),
             data_loader=self.own_loader,
             **settings,
         )

@@ -140,13 +140,13 @@ def test_a_divisor_chosen_by_hand_is_a_constant(small) -> None:
 def test_loaders_that_are_not_poisson_are_called_by_their_name(small) -> None:
     """poisson_sampling=False leaves the script's own loader in place."""
     shuffled = small(size=100, poisson_sampling=False)
-    run = run_of(shuffled.optimizer, shuffled.loader, steps=20)
+    run = run_of(shuffled.optimizer, shuffled.loader, steps=20, adjacency="zero-out")
     assert (run.sampler, run.batch_size, run.normalization) == ("shuffle", 10, "constant")
     ordered = small(size=100, poisson_sampling=False, loader={"shuffle": False})
-    assert run_of(ordered.optimizer, ordered.loader, steps=10).sampler == "deterministic"
+    assert run_of(ordered.optimizer, ordered.loader, steps=10, adjacency="zero-out").sampler == "deterministic"
     for dropping, last, steps in ((False, "keep", 11), (True, "drop", 10)):
         ragged = small(size=107, poisson_sampling=False, loader={"drop_last": dropping})
-        run = run_of(ragged.optimizer, ragged.loader, steps=steps)
+        run = run_of(ragged.optimizer, ragged.loader, steps=steps, adjacency="zero-out")
         assert (run.last_batch, run.total_epochs) == (last, 1)
 
 

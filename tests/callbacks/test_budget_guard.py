@@ -318,3 +318,51 @@ def test_a_guard_of_a_filter_asks_which_step_comes_next() -> None:
         BudgetGuard(keep, epsilon=3.0, delta=DELTA)
     with pytest.raises(InputError, match="epsilon and delta"):
         BudgetGuard(POISSON)
+
+
+@pytest.mark.opacus
+@pytest.mark.filterwarnings("ignore:Secure RNG", "ignore:Full backward hook")
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        ({"sample_rate": 0.2}, None),
+        ({"sample_rate": 0.1}, "sample_rate=0.1, and the loader .* has 0.2"),
+        ({"sample_rate": 0.2, "dataset_size": 2000}, "dataset_size=2000, and the loader .* has 1000"),
+        ({"batch_size": 200, "dataset_size": 1000}, None),
+        ({"batch_size": 100, "dataset_size": 1000}, "sample_rate=0.1"),
+    ],
+)
+def test_a_declared_rate_or_size_that_the_loader_contradicts(declared, reason) -> None:
+    """Opacus's loader of 1000 records in batches of 200: q = 0.1 says 3.25 where 5.86 is true."""
+    torch, data = pytest.importorskip("torch"), pytest.importorskip("torch.utils.data")
+    opacus = pytest.importorskip("opacus")
+    dataset = data.TensorDataset(torch.zeros(1000, 1))
+    loader = opacus.data_loader.DPDataLoader.from_data_loader(data.DataLoader(dataset, batch_size=200))
+    guard = BudgetGuard(Run(steps=20, noise_multiplier=1.0, **declared), epsilon=50, delta=DELTA)
+    if reason is None:
+        assert len(list(guard.batches(loader))) == 5
+        loader.batch_sampler.sample_rate = 0.4
+        reason = "has 0.4"
+    with pytest.raises(InputError, match=reason):
+        list(guard.batches(loader))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("loading", "declared", "reason"),
+    [
+        ({"batch_size": 10}, {"dataset_size": 40, "batch_size": 10}, None),
+        ({"batch_size": 10}, {"dataset_size": 80, "batch_size": 10}, "dataset_size=80"),
+        ({"batch_size": 20}, {"dataset_size": 40, "batch_size": 10}, "batch_size=10"),
+        ({"batch_size": 15}, {"dataset_size": 40, "batch_size": 15, "last_batch": "keep"}, None),
+        ({"batch_size": 15}, {"dataset_size": 40, "batch_size": 15}, "last_batch='drop'"),
+        ({"batch_size": 15, "drop_last": True}, {"dataset_size": 40, "batch_size": 15}, None),
+    ],
+)
+def test_a_declared_shuffle_that_the_loader_contradicts(loading, declared, reason) -> None:
+    """PyTorch keeps its last batch unless told to drop it."""
+    torch, data = pytest.importorskip("torch"), pytest.importorskip("torch.utils.data")
+    loader = data.DataLoader(data.TensorDataset(torch.zeros(40, 1)), shuffle=True, **loading)
+    run = Run(epochs=1, noise_multiplier=4.0, sampler="shuffle", **declared)
+    found = contradiction(run, loader)
+    assert found is None if reason is None else reason in found

@@ -18,15 +18,19 @@ What is known to be beyond proof when `attach` is called is refused there, befor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calipers.adapters.loader_settings import loader_behind, rows_behind
 from calipers.adapters.opacus_attachment import Attachment
-from calipers.adapters.opacus_loaders import described_keys, source_of
+from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys, source_of
+from calipers.adapters.watched_before import accountant_behind, check_loss
+from calipers.adapters.watched_release import divided_now
 from calipers.adapters.watched_run import NeighborReading
 from calipers.adapters.watched_steps import check_optimizer
 from calipers.domains import choice
-from calipers.errors import InputError
+from calipers.errors import CalipersWarning, InputError, UnsupportedError
 from calipers.run import ADJACENCIES, Run
 
 _MARK = "_calipers_record"
@@ -39,7 +43,7 @@ def run_of(
     steps: int,
     batch_size: int | None = None,
     noise_multiplier: float | None = None,
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     public_rate: bool = False,
 ) -> Run:
     """The run that `steps` steps of a configured optimizer and loader amount to, if the loop does as they say.
@@ -48,10 +52,12 @@ def run_of(
     with the size of the dataset as a public constant; without it such a run is refused.
     """
     check_optimizer(None, optimizer)
-    choice("adjacency", adjacency, ADJACENCIES)
+    if adjacency is not None:
+        choice("adjacency", adjacency, ADJACENCIES)
     noise = float(optimizer.noise_multiplier) if noise_multiplier is None else noise_multiplier
     source = source_of(data_loader, batch_size=batch_size)
-    return NeighborReading(adjacency, public_rate).run(source, optimizer, steps, noise)
+    dimension = sum(parameter.numel() for parameter in optimizer.params)
+    return NeighborReading(adjacency, public_rate).run(source, divided_now(optimizer), steps, noise, dimension)
 
 
 def attach(
@@ -61,7 +67,8 @@ def attach(
     *,
     batch_size: int | None = None,
     public_rate: bool = False,
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
+    loss: Any = None,
     observed: bool = False,
     state: Mapping[str, Any] | None = None,
     earlier: Sequence[Run] = (),
@@ -74,8 +81,11 @@ def attach(
 
     batch_size: the one the script gave its loader; needed where Opacus's arithmetic does not tell (N a multiple of B).
     public_rate: the number of records is public, so that the neighbor is drawn with the same rate and as many steps.
-    adjacency: "add-remove", "zero-out" or "substitute"; the last two leave the number of records alone.
-    observed: the draws of a sampler that Calipers does not know do not depend on the records.
+    adjacency: "add-remove", "zero-out" or "substitute"; the last two leave the number of records alone. Left out, it is
+    add-remove where the run has such neighbors, and zero-out, with a warning, where it does not.
+    loss: the criterion. Refused: one that reduces otherwise than the optimizer, or whose mean depends on other records.
+    observed: the draws of a sampler that Calipers does not know, and rows that are chosen anew during training, do not
+    depend on the records.
     state: `state_dict()` of the record of an earlier part of this run. earlier: runs that describe steps which nobody
     watched, as somebody vouches for.
     """
@@ -83,10 +93,12 @@ def attach(
         # Without the engine, as in earlier releases: the step hook that make_private attached is the accountant's.
         optimizer, data_loader, engine = engine, optimizer, None
         check_optimizer(engine, optimizer)
+    if adjacency is not None:
+        choice("adjacency", adjacency, ADJACENCIES)
     accountant = _accountant_of(optimizer) if engine is None else engine.accountant
     return attached(
         accountant, optimizer, data_loader, engine=engine, batch_size=batch_size, observed=observed, state=state,
-        earlier=tuple(earlier), reading=NeighborReading(choice("adjacency", adjacency, ADJACENCIES), public_rate),
+        earlier=tuple(earlier), loss=loss, reading=NeighborReading(adjacency, public_rate),
     )  # fmt: skip
 
 
@@ -101,28 +113,54 @@ def attached(
     observed: bool = False,
     state: Mapping[str, Any] | None = None,
     earlier: tuple[Run, ...] = (),
+    loss: Any = None,
 ) -> Attachment:
     """`attach`, for whoever has the accountant."""
     known: Attachment | None = getattr(optimizer, _MARK, None)
+    words = "" if loss is None else check_loss(loss, optimizer)
     if known is not None and known.watches(data_loader):
-        known.reading = reading
+        known.reading, known.loss = reading, words or known.loss
         return known
     if known is None:
         check_optimizer(engine, optimizer)
     source = source_of(data_loader, observed=observed, batch_size=batch_size)
-    if source.sample_rate is not None or source.sampler is not None:
-        described_keys(source, optimizer, source.batches, reading.public)
-    record = known or Attachment(accountant, optimizer, source, reading, state, earlier)
-    record.watch(data_loader, source)
+    _refuse_undescribed(source, optimizer, reading)
+    rows = rows_behind(loader_behind(data_loader).dataset)
+    record = known or Attachment(accountant, optimizer, source, reading, state, earlier, rows)
+    record.loss = words or record.loss
+    record.watch(data_loader, source, observed)
     if state is not None:
         record.load_state_dict(state)
     setattr(optimizer, _MARK, record)
     return record
 
 
+def _refuse_undescribed(source: LoaderLaw, optimizer: Any, reading: NeighborReading) -> None:
+    """What no `Run` can say is refused before training; what one says for zeroed-out records alone is a warning."""
+    if source.sample_rate is None and source.sampler is None:
+        return
+    divided = divided_now(optimizer)
+    try:
+        described_keys(source, divided, source.batches, reading.public)
+    except UnsupportedError:
+        if reading.adjacency is not None:
+            raise
+        described_keys(source, divided, source.batches, reading.zeroed.public)
+        advice = "" if source.batch_size is not None else " The script's batch_size=... may tell more."
+        advice += f" {SUMMED}." if divided.reduction == "mean" else ""
+        warnings.warn(
+            "Opacus computes its sample rate from the number of records, and one record more or less would change it: "
+            "the record's bracket is for zeroing one record out (adjacency='zero-out'). For adding or removing "
+            f"one, say public_rate=True if the number of records is public.{advice}",
+            CalipersWarning,
+            stacklevel=4,
+        )
+
+
 def _accountant_of(optimizer: Any) -> Any:
-    cells = getattr(optimizer.step_hook, "__closure__", None) or ()
-    for cell in cells:
-        if hasattr(cell.cell_contents, "history"):
-            return cell.cell_contents
-    raise InputError("The optimizer's step hook is not the accountant's; write attach(engine, optimizer, data_loader).")
+    found = accountant_behind(optimizer)
+    if found is None:
+        raise InputError(
+            "The optimizer's step hook is not the accountant's; write attach(engine, optimizer, data_loader)."
+        )
+    return found

@@ -65,7 +65,11 @@ class _Watching:
     def describe(
         self, optimizer: Any, data_loader: Any, *, batch_size: int | None = None, engine: Any = None, **reading: Any
     ) -> None:
-        """Watch this optimizer and loader, before training; `reading` says adjacency, public_rate, as `attach`."""
+        """Watch this optimizer and loader, before training; `reading` says adjacency, public_rate, as `attach`.
+
+        Left out, the adjacency is add-remove: `get_epsilon` returns a bare number, which cannot say that it is another.
+        """
+        reading.setdefault("adjacency", "add-remove")
         if self.history and self._record is None and self._saved is None:
             raise UnsupportedError("describe() comes too late: steps were already taken. Call it before training.")
         self._record = attached(

@@ -13,6 +13,9 @@ leaves it alone (`poisson_sampling=False`). Four kinds of loaders are told apart
 Opacus forgets the batch size that the script gave its loader, and whether it dropped the last batch. Both decide
 whether the sample rate moves when the dataset grows by one record (see `calipers.opacus_releases`); left out, every
 batch size that could have made this loader must lead to the same run.
+
+A law is read again at every draw (`settings_of`), since a loop can change it. One record can be behind several rows
+of a dataset (`rows_behind`): a `Subset` that names it twice, a `ConcatDataset` of one dataset with itself.
 """
 
 from __future__ import annotations
@@ -21,8 +24,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from calipers.adapters.loader_settings import loader_behind, own_type, rows_behind
 from calipers.adapters.opacus_library import installed_opacus, opacus_module, torch_module
 from calipers.adapters.torch_sampler import TorchBatches
+from calipers.adapters.watched_release import Divided
 from calipers.errors import InputError, UnsupportedError
 from calipers.opacus_releases import VERSIONS, run_keys
 from calipers.samplers import Sampler
@@ -37,7 +44,8 @@ class LoaderLaw:
     `dataset_size` counts the records that can be drawn, `indices` all of the dataset, `batches` those of one pass;
     `sample_rate` is that of Opacus's own sampler, and its `batch_size` what somebody said the loader before it had.
     `order` is "shuffle" or "deterministic" for dealt batches, `once` whether a record comes at most once in a pass,
-    `whole` whether a pass holds every record (but those that `drop_last` leaves out).
+    `whole` whether a pass holds every record (but those that `drop_last` leaves out). `copies` is the largest number
+    of rows that one record is behind.
     """
 
     kind: str
@@ -53,6 +61,7 @@ class LoaderLaw:
     whole: bool = False
     ranks: int = 1
     sampler: Sampler | None = None
+    copies: int = 1
 
     @property
     def scheme(self) -> Scheme | None:
@@ -93,6 +102,7 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
     do not depend on the records.
     """
     data, uniform = torch_module("torch.utils.data"), opacus_module("opacus.utils.uniform_sampler")
+    data_loader = loader_behind(data_loader)
     batches = getattr(data_loader, "batch_sampler", None)
     if batches is None or isinstance(getattr(data_loader, "dataset", None), data.IterableDataset):
         raise UnsupportedError(
@@ -101,22 +111,25 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
         )
     if not getattr(data_loader, "in_order", True):
         raise UnsupportedError("in_order=False delivers batches in another order than they were drawn; leave it out.")
-    indices, name = len(data_loader.dataset), type(batches).__name__
-    if type(batches) is uniform.UniformWithReplacementSampler:
-        rate = float(batches.sample_rate)
-        size = int(batches.num_samples)
-        return LoaderLaw("poisson", name, size, indices, len(batches), sample_rate=rate, batch_size=batch_size)
-    if type(batches) is uniform.DistributedUniformWithReplacementSampler:
+    indices, kind = len(data_loader.dataset), own_type(batches)
+    name = kind.__name__
+    behind = rows_behind(data_loader.dataset)
+    copies = 1 if behind is None else int(np.bincount(behind).max())
+    if kind is uniform.UniformWithReplacementSampler:
+        rate, size = float(batches.sample_rate), int(batches.num_samples)
+        return LoaderLaw("poisson", name, size, indices, len(batches), rate, batch_size, copies=copies)
+    if kind is uniform.DistributedUniformWithReplacementSampler:
         size, rate, ranks = int(batches.total_size), float(batches.sample_rate), int(batches.num_replicas)
-        return LoaderLaw("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
-    if type(batches) is TorchBatches:
+        return LoaderLaw("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks, copies=copies)
+    if kind is TorchBatches:
         law = batches.sampler.law()
-        once = scheme_named(law.sampler).whole_epochs
+        once = scheme_named(law.sampler).whole_epochs and copies == 1
         return LoaderLaw(
-            "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once
-        )
-    if type(batches) is data.BatchSampler:
-        found = _dealt(data, batches, indices)
+            "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once,
+            copies=copies,
+        )  # fmt: skip
+    if kind is data.BatchSampler:
+        found = _dealt(data, batches, indices, copies)
         if found is not None:
             return found
         name = f"{name} over {type(batches.sampler).__name__}"
@@ -127,10 +140,10 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
             "and TorchBatches (and enters BatchMemoryManager after attach). If its draws do not depend on what is in "
             "the records, say observed=True: the batches are then measured as they came."
         )
-    return LoaderLaw("other", name, indices, indices, len(batches))
+    return LoaderLaw("other", name, indices, indices, len(batches), copies=copies)
 
 
-def _dealt(data: Any, batches: Any, indices: int) -> LoaderLaw | None:
+def _dealt(data: Any, batches: Any, indices: int, copies: int) -> LoaderLaw | None:
     """PyTorch's own orders; None for another."""
     order, name = batches.sampler, type(batches.sampler).__name__
     if type(order) is data.SequentialSampler:
@@ -147,54 +160,85 @@ def _dealt(data: Any, batches: Any, indices: int) -> LoaderLaw | None:
         return None
     return LoaderLaw(
         "dealt", name, size, indices, len(batches), batch_size=int(batches.batch_size),
-        drop_last=bool(batches.drop_last), order=word, once=once, whole=whole,
+        drop_last=bool(batches.drop_last), order=word, once=once and copies == 1, whole=whole, copies=copies,
     )  # fmt: skip
 
 
 def described_keys(
     source: LoaderLaw,
-    optimizer: Any,
+    divided: Divided,
     steps: int,
     public_rate: bool,
     reshuffle: str = "every-epoch",
 ) -> dict[str, object]:
-    """The keys of the `Run` of `steps` steps, each on a batch of its own; refuses what no `Run` says."""
+    """The keys of the `Run` of `steps` steps, each on a batch of its own; refuses what no `Run` says.
+
+    `public_rate`: both neighbors share the rate and the divisor, since the number of records is public or the same.
+    """
+    unit: dict[str, object] = {"unit": "record", "records_per_unit": source.copies} if source.copies > 1 else {}
     if source.sampler is not None:
-        return _drawn_here(source.sampler, optimizer) | {"steps": steps}
+        return _drawn_here(source.sampler, divided) | {"steps": steps} | unit
     if source.sample_rate is not None:
-        return _poisson_keys(source, optimizer, steps, public_rate)
+        return _poisson_keys(source, divided, steps, public_rate) | unit
     if not source.whole:
         raise UnsupportedError(
             f"A pass over {source.name} is no permutation of the dataset (num_samples, replacement, or an order of its "
             "own), and no Run describes that."
         )
     assert source.batch_size is not None
+    if not public_rate and divided.reduction == "mean":
+        _refuse_moving_divisor(source, divided)
     kept: dict[str, object] = {}
     if source.dataset_size % source.batch_size and not source.drop_last:
         kept["last_batch"] = "keep"
     if reshuffle != "every-epoch":
         kept["reshuffle"] = reshuffle
-    return kept | {
-        "dataset_size": source.dataset_size,
-        "batch_size": source.batch_size,
-        "steps": steps,
-        "sampler": source.order,
-        # The number of records is that of both neighbors where batches are dealt out: any divisor is a constant.
-        "normalization": "none" if optimizer.loss_reduction == "sum" else "constant",
-    }
+    return (
+        kept
+        | unit
+        | {
+            "dataset_size": source.dataset_size,
+            "batch_size": source.batch_size,
+            "steps": steps,
+            "sampler": source.order,
+            # Any divisor is a constant where neighbors have the same number of records, or it was seen not to move.
+            "normalization": "none" if divided.reduction == "sum" else "constant",
+        }
+    )
 
 
-def _poisson_keys(source: LoaderLaw, optimizer: Any, steps: int, public_rate: bool) -> dict[str, object]:
-    size, batch_size, reduction = source.dataset_size, source.batch_size, str(optimizer.loss_reduction)
+def _refuse_moving_divisor(source: LoaderLaw, divided: Divided) -> None:
+    """Where batches are dealt and a record is really added or removed: the divisor must not move with their number."""
+    assert source.batch_size is not None
+    around = []
+    for size in (source.dataset_size - 1, source.dataset_size, source.dataset_size + 1):
+        count = _count(size, source.batch_size, source.drop_last)
+        around.append(int(size * (1 / count)) if count else 0)
+    if divided.realized or (divided.divisor == around[1] and len(set(around)) > 1):
+        moved = "the size of each batch" if divided.realized else f"{around} for one record fewer, as many, one more"
+        raise UnsupportedError(
+            f"The noisy sum of {source.name} is divided by a number that depends on the number of records ({moved}), "
+            f"which nothing covers for adding or removing one. {SUMMED}, or ask for adjacency='zero-out'."
+        )
+
+
+SUMMED = (
+    "Use loss_reduction='sum' with a criterion that sums too (reduction='sum'; else gradients are divided before they "
+    "are clipped), and let the learning rate divide"
+)
+
+
+def _poisson_keys(source: LoaderLaw, divided: Divided, steps: int, public_rate: bool) -> dict[str, object]:
+    size, batch_size = source.dataset_size, source.batch_size
     assert source.sample_rate is not None
     count = round(1 / source.sample_rate)
     if source.sample_rate != 1 / count:
-        if public_rate and reduction == "sum":
+        if public_rate and divided.reduction == "sum":
             return {"dataset_size": size, "sample_rate": source.sample_rate, "steps": steps}
         raise UnsupportedError(
             f"The loader samples at {source.sample_rate!r}, which is not one over a number of batches, so make_private "
-            "did not choose it. With loss_reduction='sum' and public_rate=True it is taken for a constant that does "
-            "not depend on the dataset."
+            "did not choose it. With public_rate=True it is taken for a constant that does not depend on the dataset. "
+            f"{SUMMED}."
         )
     candidates = _batch_sizes(size, count)
     if batch_size is not None:
@@ -204,14 +248,19 @@ def _poisson_keys(source: LoaderLaw, optimizer: Any, steps: int, public_rate: bo
                 f"batch_size={batch_size} makes {_count(size, batch_size, False)} batches of {size} records, the "
                 f"loader has {count}."
             )
-    divisor = float(optimizer.expected_batch_size or 0) * source.ranks
-    if reduction == "mean" and divisor != int(size * (1 / source.batches)):
-        # Not the number that make_private computes: somebody chose it.
-        return _keys(size, candidates[0], steps, "sum", True) | {"normalization": "constant"}
+    word = "none" if divided.reduction == "sum" else "floor"
+    if divided.reduction == "mean":
+        if divided.realized:
+            word = "realized"
+        elif divided.divisor * source.ranks != int(size * (1 / count_taken(source))):
+            word = "constant"  # Not the number that make_private computes: somebody chose it.
+    if source.copies > 1:
+        _refuse_moving_copies(source, candidates, word, public_rate)
     found = {}
     for candidate in candidates:
         try:
-            found[candidate] = _keys(size, candidate, steps, reduction, public_rate)
+            keys = _keys(size, candidate, steps, "mean" if word == "floor" else "sum", public_rate)
+            found[candidate] = keys if word == "floor" else keys | {"normalization": word}
         except UnsupportedError as error:
             if len(candidates) == 1 or batch_size is not None:
                 raise
@@ -221,6 +270,23 @@ def _poisson_keys(source: LoaderLaw, optimizer: Any, steps: int, public_rate: bo
                 "say batch_size=... if it was another."
             ) from error
     return found[candidates[0]]
+
+
+def count_taken(source: LoaderLaw) -> int:
+    """The number of batches by which make_private computes its divisor."""
+    assert source.sample_rate is not None
+    return int(1 / source.sample_rate)
+
+
+def _refuse_moving_copies(source: LoaderLaw, loaders: list[tuple[int, bool]], word: str, public_rate: bool) -> None:
+    """A record behind several rows takes them all along; nothing else may move then."""
+    sizes = range(max(1, source.dataset_size - source.copies), source.dataset_size + source.copies + 1)
+    moving = any(len({_count(size, *loader) for size in sizes}) > 1 for loader in loaders)
+    if word in ("floor", "realized") or (moving and not public_rate):
+        raise UnsupportedError(
+            f"Some records are behind {source.copies} rows of the dataset, and removing one moves the divisor or the "
+            f"sample rate with it. {SUMMED}, and say public_rate=True if the number of records is public."
+        )
 
 
 def _worded(loader: tuple[int, bool]) -> str:
@@ -266,7 +332,7 @@ def _batch_sizes(size: int, count: int) -> list[tuple[int, bool]]:
     return [(given, drop) for given, drop in found if given >= 1 and _count(size, given, drop) == count]
 
 
-def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
+def _drawn_here(sampler: Sampler, divided: Divided) -> dict[str, object]:
     """A loader whose batches one of our own samplers draws: its law says what there is to say."""
     law, scheme = sampler.law(), scheme_named(sampler.law().sampler)
     if not scheme.stepwise and not scheme.whole_epochs:
@@ -274,12 +340,12 @@ def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
             f"{sampler!r} ties all of its steps together, and who watches step by step does not know whether they "
             "will all be taken: measure the run that its plan describes (calipers.training.run_of)."
         )
-    summed = optimizer.loss_reduction == "sum"
+    summed = divided.reduction == "sum"
     if not summed and not (law.fixed_batch_size and scheme.whole_epochs):
         raise UnsupportedError(
             f"{installed_opacus()} divides by a number that it computes from the lengths of the dataset and of the "
-            "loader, which is not the mean batch of this sampler; say loss_reduction='sum' and let the learning rate "
-            "divide."
+            "loader, which is not the mean batch of this sampler. "
+            f"{SUMMED}."
         )
     own = sampler.run_keys()
     kept: dict[str, object] = {key: own[key] for key in ("reshuffle", "last_batch", "max_batch_size") if key in own}
@@ -293,5 +359,12 @@ def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
             f"{sampler!r} makes {law.rounds} batches an epoch, which no Run describes; leave rounds out, or choose a "
             "batch size that divides the dataset."
         )
-    divided = "none" if summed else "constant"
-    return size | kept | {"dataset_size": law.dataset_size, "sampler": law.sampler, "normalization": divided}
+    return (
+        size
+        | kept
+        | {
+            "dataset_size": law.dataset_size,
+            "sampler": law.sampler,
+            "normalization": "none" if summed else "constant",
+        }
+    )

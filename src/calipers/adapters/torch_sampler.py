@@ -9,8 +9,8 @@ Hand the loader to `PrivacyEngine.make_private(..., poisson_sampling=False)`, so
 knows nothing of the sampler; `calipers.adapters.opacus.attach(optimizer, loader)` does.
 
 Opacus also divides by a number that it computes from the size of the dataset, which is not free; with
-loss_reduction="sum" it divides by nothing (normalization="none"), and the learning rate can do it. The same two lines
-serve any loop over a map-style dataset.
+loss_reduction="sum", and a criterion that sums too, it divides by nothing (normalization="none"), and the learning rate
+can do it. The same two lines serve any loop over a map-style dataset.
 
 **Epochs.** Iterating the loader once takes the next epoch of the stream; iterating it after the last epoch raises,
 because the law speaks of so many epochs and no more. A Poisson epoch is floor(1/q) steps unless `steps_per_epoch` says

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.adapters.opacus_loaders import LoaderLaw
-from calipers.adapters.watched_draws import Group
+from calipers.adapters.watched_queue import Group
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_run import NeighborReading, poisson_uses
+from calipers.adapters.watched_release import Divided, Release, divided_now
+from calipers.adapters.watched_run import NeighborReading, divided_by, poisson_uses
 from calipers.errors import UnsupportedError
 from calipers.run import Run
 
@@ -47,7 +48,8 @@ class Ahead:
     @property
     def terms(self) -> tuple[object, ...]:
         """What an answer about positions ahead rests on; it is void as soon as this changes."""
-        return (tuple(self.seen.reasons), tuple(sorted(self.seen.noises)), self._next_noise(), self._reshuffle())
+        laws = tuple(self.seen.draws.sources)
+        return (tuple(self.seen.reasons), tuple(self.seen.releases), self._next(), self._reshuffle(), laws)
 
     def position(self, *, new_pass: bool = False, further: int = 1) -> int:
         """Where the last of `further` steps of one pass falls; `new_pass`: the loop is about to begin another pass."""
@@ -65,10 +67,10 @@ class Ahead:
             raise UnsupportedError("Several batches were used in one step; what the next one costs is not known.")
         uses, further = self._uses(), position - self.seen.steps
         if self.source.by_coins:
-            found = self._steps(uses + Counter({self._next_noise(): further}) if further > 0 else uses)
+            found = self._steps(uses + Counter({self._next(): further}) if further > 0 else uses)
         else:
-            found = self._epochs(position, self._next_noise())
-        return (*(run.replace(adjacency=self.reading.adjacency) for run in self.earlier), *found)
+            found = self._epochs(position, self._next().noise)
+        return (*(run.replace(adjacency=found[0].adjacency) for run in self.earlier), *found)
 
     def finished(self) -> tuple[Run, ...]:
         """The part that is exactly a described run, so that attacks on it count; nothing where there is none."""
@@ -83,23 +85,39 @@ class Ahead:
     def _groups(self) -> list[Group]:
         return [group for group in self.seen.draws.groups.values() if group.uses]
 
-    def _uses(self) -> Counter[float]:
-        """How many batches were used with which noise, each in one step."""
+    def _uses(self) -> Counter[Release]:
+        """How many batches were used in which release, each in one."""
         uses = poisson_uses(self.source, self._groups())
-        if any(len(noises) > 1 for noises in uses):
+        if any(len(used) > 1 for used in uses):
             raise UnsupportedError("Several steps were taken on one batch; what the next one costs is not known.")
-        return Counter({noise: count for (noise,), count in uses.items()})
+        return Counter({release: count for (release,), count in uses.items()})
 
-    def _next_noise(self) -> float:
-        """The least of the noise that is set and the noise that the last steps had."""
-        return min([float(self.optimizer.noise_multiplier), *self.seen.noises])
+    def _next(self) -> Release:
+        """The next release: the least of the noise that is set and the noise that the last steps had."""
+        now = divided_now(self.optimizer)
+        noise = min([float(self.optimizer.noise_multiplier), *self.seen.noises])
+        return Release(noise, now.reduction, now.divisor)
 
-    def _steps(self, uses: Counter[float]) -> tuple[Run, ...]:
-        return tuple(self.reading.run(self.source, self.optimizer, count, noise) for noise, count in uses.items())
+    def _steps(self, uses: Counter[Release]) -> tuple[Run, ...]:
+        divided, merged = divided_by(uses), Counter[tuple[Divided, float]]()
+        for release, count in uses.items():
+            merged[(divided[release], release.noise)] += count
+        return tuple(self._run(by, count, noise) for (by, noise), count in merged.items())
 
     def _epochs(self, passes: int, noise: float) -> tuple[Run, ...]:
-        steps = passes * self.source.batches
-        return (self.reading.run(self.source, self.optimizer, steps, noise, self._reshuffle()),)
+        divided_by(self.seen.releases)
+        return (self._run(divided_now(self.optimizer), passes * self.source.batches, noise),)
+
+    def _run(self, divided: Divided, steps: int, noise: float) -> Run:
+        """For adding or removing a record where the run has such neighbors, or as was asked."""
+        dimension = sum(parameter.numel() for parameter in self.optimizer.params)
+        settings = (self.source, divided, steps, noise, max(dimension, self.seen.dimension), self._reshuffle())
+        try:
+            return self.reading.run(*settings)
+        except UnsupportedError:
+            if self.reading.adjacency is not None:
+                raise
+            return self.reading.zeroed.run(*settings)
 
     def _reshuffle(self) -> str:
         """Whether whole passes had an order each, one for all, or something that no run describes."""

@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 
 from calipers.adapters.opacus_loaders import LoaderLaw
-from calipers.adapters.watched_draws import Draw, Draws, Group
+from calipers.adapters.watched_draws import Draws
+from calipers.adapters.watched_queue import Draw, Group
+from calipers.adapters.watched_release import Release
 from calipers.errors import CalipersWarning, InputError
 from calipers.numerics.types import IntArray
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Participation:
@@ -99,13 +101,18 @@ class Participation:
 
 
 class Seen:
-    """What was observed of one run; `reasons` maps each sentence that something does not fit to whether it blinds."""
+    """What was observed of one run; `reasons` maps each sentence that something does not fit to whether it blinds.
 
-    def __init__(self, records: int) -> None:
-        self.records = records
+    `rows`: for each index of the dataset, the record that it is a row of (None: one each). `releases` counts the
+    steps by what acted in them, in the order in which each was first seen.
+    """
+
+    def __init__(self, records: int, rows: IntArray | None = None) -> None:
+        self.records, self._rows = records, rows
         self.reasons: dict[str, bool] = {}
         self.steps = 0
-        self.noises: Counter[float] = Counter()
+        self.dimension = 0
+        self.releases: Counter[Release] = Counter()
         self.norms: Counter[float] = Counter()
         self.states: dict[str, None] = {}
         self.seeds: dict[str, None] = {}
@@ -119,18 +126,30 @@ class Seen:
             self.reasons[reason] = blind
             warnings.warn(f"{reason} Ask record.why_not().", CalipersWarning, stacklevel=3)
 
-    def release(self, draws: list[tuple[Draw, int]], noise_multiplier: float, max_grad_norm: float) -> None:
+    @property
+    def noises(self) -> Counter[float]:
+        """How many steps had which noise multiplier."""
+        found: Counter[float] = Counter()
+        for release, count in self.releases.items():
+            found[release.noise] += count
+        return found
+
+    def release(self, draws: list[tuple[Draw, int]], release: Release, max_grad_norm: float, dimension: int) -> None:
         """One noisy sum, of these draws so many times each."""
         self.steps += 1
-        self.noises[noise_multiplier] += 1
+        self.dimension = max(self.dimension, dimension)
+        self.releases[release] += 1
         self.norms[max_grad_norm] += 1
-        if not draws or not noise_multiplier > 0:
+        if not draws or not release.noise > 0:
             return
         for draw, _ in draws:
-            draw.use(noise_multiplier)
+            if not draw.releases:
+                self.draws.used(draw)
+            draw.use(release)
         self.crossing = self.crossing or len({id(draw.group) for draw, _ in draws}) > 1
         self.crossing = self.crossing or any(times > 1 for _, times in draws)
-        self.participation.add([(draw.indices, times) for draw, times in draws], noise_multiplier)
+        batches = [(draw.indices if self._rows is None else self._rows[draw.indices], times) for draw, times in draws]
+        self.participation.add(batches, release.noise)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists: any way of saving will do."""
@@ -141,7 +160,8 @@ class Seen:
             "sources": self._sources(),
             "reasons": dict(self.reasons),
             "steps": self.steps,
-            "noises": [[noise, count] for noise, count in self.noises.items()],
+            "dimension": self.dimension,
+            "releases": [[list(release), count] for release, count in self.releases.items()],
             "norms": [[norm, count] for norm, count in self.norms.items()],
             "crossing": self.crossing,
             "participation": self.participation.state_dict(),
@@ -151,7 +171,7 @@ class Seen:
             "seeds": list(self.seeds),
             "drawn from": list(draws.states),
             "groups": [
-                [loader, number, group.delivered, group.order, _listed(group)]
+                [loader, number, group.delivered, group.ended, group.order, _listed(group)]
                 for (loader, number), group in draws.groups.items()
             ],
         }
@@ -169,18 +189,20 @@ class Seen:
         self.draws.sources += [LoaderLaw(**source | {"sampler": None}) for source in saved[len(own) :]]
         self.reasons = dict(state["reasons"]) | self.reasons
         self.steps, self.crossing = state["steps"], state["crossing"]
-        self.noises = Counter({noise: count for noise, count in state["noises"]})
+        self.dimension = state["dimension"]
+        self.releases = Counter({Release(*release): count for release, count in state["releases"]})
         self.norms = Counter({norm: count for norm, count in state["norms"]})
         self.participation.load_state_dict(state["participation"])
-        self.states = dict.fromkeys(state["states"])
+        self.states.update(dict.fromkeys(state["states"]))
         self.seeds = dict.fromkeys(state.get("seeds", ()))
         draws = self.draws
         draws.begun, draws.finished, draws.drawn = state["passes"]
         draws.digests = dict.fromkeys(state["digests"])
         draws.states = dict.fromkeys(state["drawn from"])
-        for loader, number, delivered, *_, order, noises in state["groups"]:
-            counted = Counter({tuple(used): count for used, count in noises})
-            draws.groups[(loader, number)] = Group(loader, delivered, counted, order)
+        for loader, number, delivered, ended, order, uses in state["groups"]:
+            counted = Counter({tuple(Release(*each) for each in used): count for used, count in uses})
+            group = Group(loader, delivered, counted, order, ended)
+            draws.groups[(loader, number)] = draws.queue.resumed = group
             draws.iterators = max(draws.iterators, number)
 
     def _sources(self) -> list[dict[str, Any]]:
@@ -188,4 +210,4 @@ class Seen:
 
 
 def _listed(group: Group) -> list[Any]:
-    return [[list(noises), count] for noises, count in group.noises.items() if count]
+    return [[[list(each) for each in used], count] for used, count in group.releases.items() if count]

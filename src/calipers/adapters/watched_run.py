@@ -12,18 +12,24 @@
    fixed and known, the record that was in most steps is a composition of Gaussian releases. The statement is about
    this execution given its draws: it needs that they do not depend on the records, and another execution draws others.
 4. **Nothing**, where something was not seen or could depend on the records.
+
+Rate, noise and divisor are those that were in force at each draw and each release. Where nobody names an adjacency,
+the answer is for adding or removing a record if the run has such neighbors, and for zeroing one out if it does not.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from calipers.adapters.opacus_loaders import LoaderLaw, described_keys
-from calipers.adapters.watched_draws import Group
+from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys
+from calipers.adapters.watched_draws import RECORDS, TWICE
+from calipers.adapters.watched_queue import SKIPPED, Group
 from calipers.adapters.watched_record import Seen
+from calipers.adapters.watched_release import Divided, Release
 from calipers.errors import CalipersError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 
@@ -40,6 +46,17 @@ IRREGULAR = (
     "Some batches were used in more steps than others. That cannot be told from steps on batches of a loader that is "
     "not watched, so nothing is proven. Take the same number of steps on every batch, or attach the other loader."
 )
+CHANGED_DIVISOR = (
+    "What the noisy sum is divided by was set by hand and changed during the run ({values}). A number that follows the "
+    "data shows in the scale of the noise, and nothing is proven. Set expected_batch_size once, before training. "
+    f"{SUMMED}."
+)
+REJECTED = f"{SKIPPED[:-1]}. (Several passes broke off with a batch in hand, at different places.)"
+ZEROED_OUT = "The bracket is for zeroing one record out, not for adding or removing one."
+OTHER_NEIGHBOR = (
+    "Fixed batches bound what zeroing a record out shows; nothing is proven here for adding or removing one. Ask for "
+    "adjacency='zero-out'."
+)
 _NEGLIGIBLE = 1e-18
 
 
@@ -47,19 +64,35 @@ _NEGLIGIBLE = 1e-18
 class NeighborReading:
     """How the asker wants neighbors to be read; see `calipers.adapters.opacus.attach`."""
 
-    adjacency: str = "add-remove"
+    adjacency: str | None = None
     public_rate: bool = False
 
     @property
     def public(self) -> bool:
         """Whether neighbors share the rate: said to be public, or their number of records is the same."""
-        return self.public_rate or self.adjacency != "add-remove"
+        return self.public_rate or self.adjacency in ("zero-out", "substitute")
 
-    def run(self, source: LoaderLaw, optimizer: Any, steps: int, noise: float, reshuffle: str = "every-epoch") -> Run:
-        """So many steps with one noise multiplier, on batches as the loader draws them."""
-        keys = described_keys(source, optimizer, steps, self.public, reshuffle)
-        dimension = sum(parameter.numel() for parameter in optimizer.params)
-        return Run.from_dict(keys | {"noise_multiplier": noise, "dimension": dimension, "adjacency": self.adjacency})
+    @property
+    def zeroed(self) -> NeighborReading:
+        """The same for zeroed-out records, where no adjacency was named."""
+        return self if self.adjacency is not None else dataclasses.replace(self, adjacency="zero-out")
+
+    def run(
+        self,
+        source: LoaderLaw,
+        divided: Divided,
+        steps: int,
+        noise: float,
+        dimension: int,
+        reshuffle: str = "every-epoch",
+    ) -> Run:
+        """So many steps with one noise multiplier, on batches as the loader draws them.
+
+        Where no adjacency is named it is left to `Run`, which has add-remove neighbors where they exist.
+        """
+        keys = described_keys(source, divided, steps, self.public, reshuffle)
+        keys |= {"noise_multiplier": noise, "dimension": dimension}
+        return Run.from_dict(keys if self.adjacency is None else keys | {"adjacency": self.adjacency})
 
 
 @dataclass(frozen=True)
@@ -72,62 +105,124 @@ class Description:
     note: str = ""
 
 
-def describe(seen: Seen, optimizer: Any, reading: NeighborReading) -> Description:
+def describe(seen: Seen, reading: NeighborReading) -> Description:
     """The best of the four statements that holds."""
-    reasons = tuple(seen.reasons)
+    found = _describe(seen, reading)
+    if reading.adjacency is None and not found.runs:
+        zeroed = _describe(seen, reading.zeroed)
+        if zeroed.runs:
+            why = [reason for reason in found.reasons if reason not in (*zeroed.reasons, OTHER_NEIGHBOR)]
+            note = " ".join([zeroed.note, ZEROED_OUT, *why[:1]]).strip()
+            return dataclasses.replace(zeroed, note=note)
+    return found
+
+
+def _describe(seen: Seen, reading: NeighborReading) -> Description:
+    known = seen.reasons | dict(seen.draws.queue.unsettled()) | ({REJECTED: True} if _rejects(seen) else {})
+    reasons = tuple(known)
     repeats = _repeats(seen)
     if repeats is None:
         reasons = (*reasons, IRREGULAR)
-    if repeats is None or any(seen.reasons.values()):
+    if repeats is None or any(known.values()):
         return Description((), False, reasons)
     try:
         if not reasons:
-            return Description(_described(seen, optimizer, reading), True)
+            return Description(_described(seen, reading), True)
+        divided_by(seen.releases)
     except CalipersError as error:
         reasons = (str(error),)
-        if reading.adjacency == "add-remove" and any(source.sample_rate is not None for source in seen.draws.sources):
-            # The rate or the divisor moves with the dataset: fixed batches would be another question's answer.
+        if any(source.sample_rate is not None for source in seen.draws.sources):
+            # The rate or the divisor is not one of a described run: fixed batches would answer another question.
             return Description((), False, reasons)
+    return _fallback(seen, reading, reasons, repeats)
+
+
+def _fallback(seen: Seen, reading: NeighborReading, reasons: tuple[str, ...], repeats: int) -> Description:
+    """Fixed batches: for each pass, or as observed."""
     sources = seen.draws.sources
+    summed = all(release.reduction == "sum" for release in seen.releases)
+    if reading.adjacency not in ("zero-out", "substitute") and not (summed and all(each.by_coins for each in sources)):
+        return Description((), False, (*reasons, OTHER_NEIGHBOR))
     if all(source.in_known_order for source in sources):
         # That a batch was the same one again is known by its size alone: enough for a bound, not for an attack.
         return Description(_as_observed(seen, reading), repeats == 1, reasons)
-    if all(source.once for source in sources) and not seen.crossing:
+    dealt = not seen.reasons.keys() & {TWICE, RECORDS}
+    if dealt and all(source.once for source in sources) and not seen.crossing:
         return Description(_once_a_pass(seen, reading), False, reasons, ONCE_A_PASS)
     return Description(_as_observed(seen, reading), False, reasons, AS_OBSERVED)
+
+
+def _rejects(seen: Seen) -> bool:
+    """Whether passes broke off with a batch in hand as they do where batches are refused for what is in them.
+
+    A look at one batch (`next(iter(loader))`) or a break at one place is innocent. Loops that train by single looks and
+    leave some of them unused, or that break at different places, choose.
+    """
+    groups = [group for group in seen.draws.groups.values() if group.delivered]
+    coins = [group for group in groups if seen.draws.sources[group.loader].kind != "calipers"]
+    broken = [
+        group for group in coins if not group.ended and group.delivered < seen.draws.sources[group.loader].batches
+    ]
+    single = any(group.delivered == group.used() == 1 for group in broken)
+    looks = sum(group.delivered == 1 and not group.used() for group in broken[:-1])
+    places = {group.used() for group in broken[:-1] if 0 < group.used() < group.delivered}
+    return (single and looks > 0) or len(places) > 1
+
+
+def divided_by(releases: Iterable[Release]) -> dict[Release, Divided]:
+    """What each of these releases was divided by; `UnsupportedError` where that was set by hand and moved."""
+    means = [release for release in releases if release.reduction == "mean"]
+    values = {release.divisor for release in means}
+    realized = bool(means) and all(release.follows for release in means) and 0.0 in values
+    if (len(values) > 1 and not realized) or (0.0 in values and not realized):
+        listed = ", ".join("the batch's own size" if not value else f"{value:g}" for value in sorted(values)[:5])
+        raise UnsupportedError(CHANGED_DIVISOR.format(values=listed))
+    return {each: Divided(each.reduction, each.divisor, realized and each.reduction == "mean") for each in releases}
 
 
 def _repeats(seen: Seen) -> int | None:
     """How many steps every batch was used in, but for one that a loop broke off at; None if they differ otherwise."""
     steps: Counter[int] = Counter()
     for group in seen.draws.groups.values():
-        for noises, count in group.uses.items():
-            steps[len(noises)] += count
+        for used, count in group.uses.items():
+            steps[len(used)] += count
     most = max(steps, default=1)
     fewer = steps.total() - steps[most]
     regular = most == 1 or (steps[most] > 1 and fewer <= 1)
     return most if regular else None
 
 
-def _described(seen: Seen, optimizer: Any, reading: NeighborReading) -> tuple[Run, ...]:
-    """One run for each stretch of equal noise with each loader; refuses what does not fit."""
+def _described(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
+    """One run for each stretch of equal terms with each loader; refuses what does not fit."""
     found: list[Run] = []
+    divided = divided_by(seen.releases)
     for number, source in enumerate(seen.draws.sources):
         groups = [group for group in seen.draws.groups.values() if group.loader == number and group.used()]
-        apart = source.stepwise
-        uses, reshuffle = (poisson_uses(source, groups), "every-epoch") if apart else _dealt_uses(source, groups)
+        uses, reshuffle = (
+            (poisson_uses(source, groups), "every-epoch") if source.stepwise else _dealt_uses(source, groups)
+        )
         if source.repeats and len(uses) > 1:
             # Phases of different noise are measured as if each had an order of its own.
             raise UnsupportedError("All epochs had the batches of the first one, with different noise.")
-        for noises, count in uses.items():
-            run = reading.run(source, optimizer, count, together(noises), reshuffle)
+        merged: Counter[tuple[Divided, tuple[float, ...]]] = Counter()
+        for used, count in uses.items():
+            merged[(_one([divided[each] for each in used]), tuple(each.noise for each in used))] += count
+        for (by, noises), count in merged.items():
+            run = reading.run(source, by, count, together(noises), seen.dimension, reshuffle)
             if len(noises) > 1 and run.normalization in DATA_DEPENDENT:
                 raise UnsupportedError(
                     "Several steps were taken on one batch, each divided by a number that depends on the data; nothing "
-                    "is proven for that. Use loss_reduction='sum'."
+                    f"is proven for that. {SUMMED}."
                 )
             found.append(run)
     return tuple(found)
+
+
+def _one(divided: list[Divided]) -> Divided:
+    """What all steps on one batch were divided by."""
+    if len(set(divided)) > 1:
+        raise UnsupportedError("Steps on one batch were divided in different ways; no Run describes that.")
+    return divided[0]
 
 
 def together(noises: tuple[float, ...]) -> float:
@@ -137,9 +232,9 @@ def together(noises: tuple[float, ...]) -> float:
     return math.nextafter(1.0 / math.sqrt(math.fsum(1.0 / noise**2 for noise in noises)) * (1.0 - 2.0**-50), 0.0)
 
 
-def poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[float, ...]]:
-    """How many draws were used with which noises."""
-    uses: Counter[tuple[float, ...]] = Counter()
+def poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[Release, ...]]:
+    """How many draws were used in which releases."""
+    uses: Counter[tuple[Release, ...]] = Counter()
     for group in groups:
         uses.update(group.uses)
     if source.ranks > 1:
@@ -155,21 +250,21 @@ def poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[float,
     return uses
 
 
-def _dealt_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tuple[float, ...]], str]:
-    """The batches of whole epochs, by noise, and whether every epoch had an order of its own."""
-    uses: Counter[tuple[float, ...]] = Counter()
+def _dealt_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tuple[Release, ...]], str]:
+    """The batches of whole epochs, by release, and whether every epoch had an order of its own."""
+    uses: Counter[tuple[Release, ...]] = Counter()
     for group in groups:
-        kinds = list(group.uses)
+        kinds = {tuple(each._replace(divisor=0.0, follows=False) for each in used): used for used in group.uses}
         if group.used() != source.batches:
             raise UnsupportedError(
                 f"A pass ended after {group.used()} of {source.batches} batches; the next one begins anew, and no Run "
                 "describes epochs that are not whole."
             )
-        if len(kinds) != 1 or len(kinds[0]) != 1:
+        if len(kinds) != 1 or len(next(iter(kinds))) != 1:
             raise UnsupportedError(
                 "Batches of one epoch were used with different noise, or in several steps; no Run describes that."
             )
-        uses[kinds[0]] += group.used()
+        uses[next(iter(kinds.values()))] += group.used()
     orders = {group.order for group in groups}
     if not source.shuffled or len(orders) == len(groups):
         return uses, "every-epoch"
@@ -180,12 +275,14 @@ def _dealt_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tuple[f
 
 
 def _fixed(noise_multiplier: float, count: int, seen: Seen, reading: NeighborReading) -> Run:
-    """So many Gaussian releases at known times, as the run of one batch an epoch."""
-    size = seen.draws.sources[0].dataset_size
-    return Run(
-        dataset_size=size, batch_size=size, steps=count, noise_multiplier=noise_multiplier, sampler="deterministic",
-        adjacency=reading.adjacency,
-    )  # fmt: skip
+    """So many Gaussian releases at known times: one batch an epoch, or where a record is removed, a rate of 1."""
+    keys: dict[str, object] = {"dataset_size": seen.draws.sources[0].dataset_size, "steps": count}
+    if reading.adjacency in ("zero-out", "substitute"):
+        keys |= {"batch_size": keys["dataset_size"], "sampler": "deterministic"}
+    else:
+        keys |= {"sample_rate": 1.0}
+    adjacency = reading.adjacency or "add-remove"
+    return Run.from_dict(keys | {"noise_multiplier": noise_multiplier, "adjacency": adjacency})
 
 
 def _as_observed(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
@@ -197,5 +294,6 @@ def _once_a_pass(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
     releases: Counter[float] = Counter()
     for group in seen.draws.groups.values():
         if group.uses:
-            releases.update(max(group.uses, key=lambda noises: math.fsum(1.0 / noise**2 for noise in noises)))
+            most = max(group.uses, key=lambda used: math.fsum(1.0 / each.noise**2 for each in used))
+            releases.update(each.noise for each in most)
     return tuple(_fixed(noise, count, seen, reading) for noise, count in releases.items())

@@ -7,8 +7,11 @@ wants it: a hook that is attached later replaces the accountant's, not this.
   With ghost clipping the optimizer knows neither: the module clips, inside `loss.backward()`, to a norm of its own.
 - `add_noise` (one call for each release) tells the deviation of the noise. Their ratio is the realized noise
   multiplier. It is not `optimizer.noise_multiplier` where a scheduler moves one of the two norms and not the other.
-- the optimizer of PyTorch inside tells when parameters move; if they move without new noise, nothing is private.
-- the random generator tells its state: the same state again is the same noise again.
+- `scale_grad` tells what the noisy sum is divided by, when it is divided.
+- the optimizer of PyTorch inside tells when parameters move; if they move without new noise, by another gradient than
+  the one that was released, or between two steps, nothing is private.
+- the random generator tells its state: the same state again is the same noise again, and so is a state whose next
+  random numbers were seen before.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from calipers.adapters.opacus_library import generator_digest, installed_opacus, opacus_module
+from calipers.adapters.noise_stream import NoiseStream
+from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.opacus_sharded import SHARDED, Shards
-from calipers.adapters.watched_draws import Draw
+from calipers.adapters.watched_queue import Draw
 from calipers.adapters.watched_record import Seen
+from calipers.adapters.watched_release import Release
+from calipers.adapters.watched_tensors import Fingerprint
 from calipers.errors import InputError, UnsupportedError
 
 READ_OPTIMIZERS = (
@@ -37,9 +43,28 @@ UPDATED = (
     "The parameters were updated without new noise: somebody called the inner optimizer, or replaced add_noise. "
     "Nothing is proven about such a step. Call step() of the optimizer that make_private returned."
 )
+UNCLIPPED = (
+    "A step was taken on gradients that nothing had clipped: ghost clipping happens in the backward pass of the "
+    "criterion that make_private returned, and the loop used another one. Nothing is proven; call that criterion."
+)
+SWAPPED = (
+    "The optimizer inside the private one was replaced after attach, so its updates were not seen and nothing is "
+    "proven. Attach after the last change, before the first step."
+)
+REPLACED = (
+    "The gradient that moved the parameters is not the noisy one that was released: a hook or the loop changed it "
+    "after the noise was added, perhaps by what is in the records. Nothing is proven about such a step."
+)
+FOREIGN = (
+    "The parameters changed between two steps, and not by the attached optimizer (another optimizer, load_state_dict, "
+    "or by hand). What they were changed by is not known, and nothing is proven."
+)
+HALFWAY = (
+    "The divisor or the reduction changed between adding the noise and dividing; nothing is proven about that step."
+)
 AGAIN = (
-    "The random generator of the noise was in the same state before an earlier step: the same noise was added twice "
-    "and cancels in a difference. Do not set the generator back during training."
+    "The random generator of the noise was set back: noise of an earlier step was added again, at the same place or "
+    "shifted, and cancels in a difference. Do not seed the generator, or set it back, during training."
 )
 ROWS = (
     "A step clipped {rows} gradients for a batch of {records} records: the loop repeats, splits or drops records "
@@ -77,7 +102,8 @@ def check_optimizer(engine: Any, optimizer: Any) -> None:
             f"{name} ({installed_opacus()}) clips or adds noise in a way that nobody has checked; Calipers reads "
             f"{', '.join(READ_OPTIMIZERS)}."
         )
-    replaced = sorted({"add_noise", "clip_and_accumulate", "accumulate", "pre_step"} & set(vars(optimizer)))
+    watched = {"add_noise", "clip_and_accumulate", "accumulate", "pre_step", "scale_grad"}
+    replaced = sorted(watched & set(vars(optimizer)))
     if replaced:
         raise UnsupportedError(f"The optimizer's {replaced[0]} was replaced, so nothing is known about its steps.")
 
@@ -90,8 +116,9 @@ class Steps:
         self._pieces: list[tuple[Draw, int]] = []
         self._norms: set[float] = set()
         self._clipped: list[tuple[float, int]] = []
-        self._noisy = False
-        self._first = optimizer.params[0]
+        self._noisy = self._scaled = False
+        self._divisor = float(optimizer.expected_batch_size or 0)
+        self._terms: tuple[str, float] = ("", 0.0)
         self._shards: Shards | None = None
         if hasattr(optimizer, "accumulate"):
             module = _clipping_module(optimizer)
@@ -102,8 +129,16 @@ class Steps:
         else:
             _before(optimizer, "clip_and_accumulate", self._accumulate)
         _before(optimizer, "add_noise", self._release)
+        _before(optimizer, "scale_grad", self._scale, after=lambda _: self._released())
         _before(optimizer, "signal_skip_step", lambda: None, after=lambda _: seen.draws.signal())
-        optimizer.original_optimizer.register_step_pre_hook(self._update)
+        self._inner = optimizer.original_optimizer
+        self._hook = self._inner.register_step_pre_hook(self._update)
+        self._inner.register_step_post_hook(self._updated)
+        self._stream = NoiseStream(optimizer, seen.states)
+        seen.draws.began = self._begin
+        # Processes put their gradients together, and shards their parameters, after what is seen here.
+        self._alone = int(getattr(optimizer, "world_size", 1)) == 1
+        self._gradients = self._parameters = Fingerprint([])
 
     def _clip(self, module: Any, factors: Any) -> None:
         """Ghost clipping: the module computed one factor for each row. The last backward pass is the one that stays."""
@@ -114,32 +149,40 @@ class Steps:
             norm, rows = self._clipped.pop()
             self._take(norm, [rows])
         else:
-            self._complain(UPDATED, True)
+            self._complain(UNCLIPPED, True)
 
     def _accumulate(self) -> None:
         norms = getattr(self._optimizer, "max_grad_norms", None)
         norm = float(self._optimizer.max_grad_norm) if norms is None else math.hypot(*map(float, norms))
-        gradients = self._first.grad_sample
+        gradients = self._optimizer.params[0].grad_sample
         self._take(norm, [len(part) for part in (gradients if isinstance(gradients, list) else [gradients])])
 
     def _take(self, norm: float, rows: list[int]) -> None:
         self._norms.add(norm)
-        self._pieces.extend(self._seen.draws.taken(rows))
+        self._pieces.extend(self._seen.draws.queue.taken(rows))
+
+    def _begin(self) -> None:
+        """A pass begins: where seeds are usually set."""
+        if self._watches_noise() and self._stream.back_at_a_beginning(self._seen.steps):
+            self._complain(AGAIN, True)
 
     def _release(self) -> None:
         """Noise is about to be added: everything clipped since the last time goes into this release."""
-        self._noisy = True
+        self._noisy, self._scaled = True, False
         pieces, norms = self._pieces, self._norms
         self._pieces, self._norms = [], set()
         self._look_at_generator()
+        if self._optimizer.original_optimizer is not self._inner:
+            self._complain(SWAPPED, True)
+        if self._alone and self._parameters.changed():
+            self._complain(FOREIGN, True)
         if not norms:
-            self._complain(UPDATED, True)
-            return
-        norm = max(norms)
+            self._complain(UNCLIPPED if hasattr(self._optimizer, "accumulate") else UPDATED, True)
+        norm = max(norms, default=math.inf)
         if len(norms) > 1:
             self._complain(NORMS, False)
         noise = float(self._optimizer.noise_multiplier)
-        if norm != float(self._optimizer.max_grad_norm):
+        if norms and norm != float(self._optimizer.max_grad_norm):
             noise *= float(self._optimizer.max_grad_norm) / norm
         try:
             noise = noise if self._shards is None else self._shards.noise(noise)
@@ -147,7 +190,34 @@ class Steps:
             self._complain(str(refusal), True)
         if not noise > 0:
             self._complain(NO_NOISE, True)
-        self._seen.release(self._multiplicities(pieces), noise, norm)
+        dimension = sum(parameter.numel() for parameter in self._optimizer.params)
+        used = self._multiplicities(pieces)
+        self._seen.release(used, self._written(noise, sum(rows for _, rows in pieces)), norm, dimension)
+
+    def _written(self, noise: float, rows: int) -> Release:
+        """What acts in this release."""
+        self._terms = self._dividing()
+        reduction, divisor = self._terms
+        if reduction == "sum":
+            return Release(noise)
+        follows = divisor == max(rows, 1)
+        return Release(noise, reduction, 0.0 if follows and divisor != self._divisor else divisor, follows)
+
+    def _dividing(self) -> tuple[str, float]:
+        reduction = str(self._optimizer.loss_reduction)
+        return reduction, float(self._optimizer.expected_batch_size or 0) if reduction == "mean" else 0.0
+
+    def _scale(self) -> None:
+        if self._dividing() != self._terms:
+            self._complain(HALFWAY, True)
+
+    def _released(self) -> None:
+        """The noisy sum is divided: this is the gradient that may move the parameters, and no other."""
+        self._scaled = True
+        if self._alone:
+            self._gradients = Fingerprint([parameter.grad for parameter in self._optimizer.params])
+            # Whoever changes gradients in a hook of the inner optimizer does it before this looks.
+            self._inner._optimizer_step_pre_hooks.move_to_end(self._hook.id)
 
     def _multiplicities(self, pieces: list[tuple[Draw, int]]) -> list[tuple[Draw, int]]:
         """How often each draw is in the sum: once in pieces, or as often as all of it was."""
@@ -167,20 +237,28 @@ class Steps:
     def _update(self, *_: Any) -> None:
         if not self._noisy:
             self._complain(UPDATED, True)
+        elif self._alone:
+            now = [parameter.grad for parameter in self._optimizer.params]
+            if not self._scaled or self._gradients.changed(now):
+                self._complain(REPLACED, True)
         self._noisy = False
+
+    def _updated(self, *_: Any) -> None:
+        if self._alone:
+            self._parameters = Fingerprint(self._optimizer.params)
+
+    def _watches_noise(self) -> bool:
+        # Without shards the noise is drawn on the first process alone.
+        return not self._optimizer.secure_mode and (self._shards is not None or not getattr(self._optimizer, "rank", 0))
 
     def _look_at_generator(self) -> None:
         """Remember the state that this step's noise comes from."""
-        # Without shards the noise is drawn on the first process alone.
-        if self._optimizer.secure_mode or (self._shards is None and getattr(self._optimizer, "rank", 0)):
+        if not self._watches_noise():
             return
         if self._shards is not None:
             self._seen.seeds[self._shards.seed()] = None
-        digest = generator_digest(self._optimizer.generator, self._first.device)
-        if digest in self._seen.states:
+        if self._stream.seen_before():
             self._complain(AGAIN, True)
-        if digest is not None:
-            self._seen.states[digest] = None
 
 
 def _before(thing: Any, name: str, first: Callable[[], None], after: Callable[[Any], None] | None = None) -> None:

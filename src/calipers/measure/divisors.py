@@ -15,8 +15,9 @@ from calipers.run import DATA_DEPENDENT, Run
 from calipers.schemes import scheme_of
 
 REMEDY = (
-    "Divide by a public constant, or not at all (in Opacus: loss_reduction='sum'), and scale the learning rate "
-    "instead: the plain guarantee comes back at no cost in accuracy."
+    "Divide by a public constant, or not at all (in Opacus: loss_reduction='sum', with a criterion that sums too, "
+    "reduction='sum': else gradients are divided before they are clipped), and scale the learning rate instead: the "
+    "plain guarantee comes back at no cost in accuracy."
 )
 
 

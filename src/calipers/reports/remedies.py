@@ -66,7 +66,8 @@ def _advised(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], 
     """Changes of the run, in words and as its keys; sizes of batches only where there is one phase to change."""
     if any(run.normalization not in PUBLIC for run in answers.runs):
         constant = (
-            "Divide the noisy sum by a public constant, or not at all (in Opacus: loss_reduction='sum'), and scale "
+            "Divide the noisy sum by a public constant, or not at all (in Opacus: loss_reduction='sum', with a "
+            "criterion that sums too, reduction='sum': else gradients are divided before they are clipped), and scale "
             "the learning rate instead."
         )
         yield constant, (("normalization", "constant"),)
