@@ -16,8 +16,8 @@ def test_json_has_exactly_the_keys_of_the_contract(calipers, measured_with):
     result = calipers("measure", *RUN, "--epsilon", 1, "--json")
     assert result.exit_code == 0
     record = json.loads(result.stdout)
-    told = ["run", "epsilon", "delta", "tpr", "gdp", "advantage", "separation", "refuted", "closes", "notes"]
-    assert list(record) == ["schema", *told, "provenance"]
+    keys = ["run", "scope", "relations", "epsilon", "delta", "tpr", "gdp", "advantage", "separation"]
+    assert list(record) == ["schema", *keys, "refuted", "closes", "notes", "provenance"]
     assert (record["refuted"], record["closes"]) == (True, True)
     assert set(record["provenance"]) == {"calipers", "date", "command", "run_sha256", "sha256"}
     (row,) = record["epsilon"]

@@ -177,10 +177,11 @@ def test_values_that_others_computed(keys, bracket):
     assert found.upper == pytest.approx(bracket[1], rel=4e-4)
 
 
-def test_zeroed_out_numbers_stay_what_they_were():
-    """By name, unchanged."""
+def test_zeroed_out_numbers_are_had_by_name():
+    """What was printed as add-remove once, [11.4508, 11.6669], or narrower."""
     found = cp.measure(_run(60_000, 256, 1.1, epochs=60, adjacency="zero-out")).epsilon(1e-5)
-    assert (round(found.lower, 4), round(found.upper, 4)) == (11.4508, 11.6669)
+    assert found.lower == pytest.approx(11.4508, abs=1e-3)
+    assert 11.4508 <= found.upper <= 11.6669
 
 
 @pytest.mark.slow

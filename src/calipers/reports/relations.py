@@ -2,7 +2,7 @@
 
 People do not know beforehand which neighboring relation they need, and the numbers differ: for 60,000 records in
 shuffled batches of 256 (sigma 1.1, 60 epochs) epsilon at delta 1e-5 is at most 14.18 for adding or removing a record,
-and 11.67 for zeroing one out. So they are shown side by side.
+and 11.6 for zeroing one out. So they are shown side by side.
 """
 
 from __future__ import annotations
