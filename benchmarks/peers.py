@@ -75,7 +75,7 @@ def calipers_epsilon(setting: Setting, delta: float) -> Answer:
 
 
 def calipers_calibrate(setting: Setting, epsilon: float, delta: float) -> float:
-    """Smallest noise multiplier whose upper jaw meets the target."""
+    """Smallest noise multiplier whose upper bound meets the target."""
     from calipers.calibrate import calibrate
     from calipers.run import Run
 

@@ -117,7 +117,7 @@ def _percent(rows: list[Row]) -> str:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Accuracy against the upper jaw at equal cost, a panel for every dataset."""
+    """Accuracy against the upper bound at equal cost, a panel for every dataset."""
     from matplotlib.figure import Figure
 
     points: dict[str, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))

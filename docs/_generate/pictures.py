@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parents[1] / "_static"
 WIDTHS = (380, 800, 1440)
 RUN = {"dataset_size": 10_005, "batch_size": 100, "epochs": 10, "noise_multiplier": 1, "sampler": "shuffle"}
-OTHER = {**RUN, "sampler": "poisson"}
+RUN |= {"last_batch": "drop"}
+OTHER = {key: value for key, value in RUN.items() if key != "last_batch"} | {"sampler": "poisson"}
 PATIENCE = 300.0
 STATE = "return document.documentElement.dataset.state ?? (location.protocol === 'file:' ? 'ready' : 'loading')"
 Address = Callable[[int], str]

@@ -11,7 +11,7 @@ Describe what was executed with `Run` (or read run files with `load_runs`), then
     measure(run)                 epsilon, delta, tpr, gdp, advantage, ... of the run, each as a Bracket
     measure(Guarantee(epsilon=8, delta=1e-5))   the same of a guarantee that is stated, or of a mechanism
     AdaptiveRun(menu, costs, budget)   steps chosen while training; PrivacyFilter(menu, epsilon, delta) allows them
-    calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
+    calibrate(run, epsilon=...)  the run with the smallest noise whose upper bound meets a target
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
     check(run, Budget(...))      whether a budget is proven, unproven or exceeded by an attack

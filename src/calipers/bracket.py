@@ -86,7 +86,7 @@ class Bracket(Shown):
             raise CertificationError(f"A bracket cannot hold NaN: [{self.lower}, {self.upper}].")
         if self.lower > self.upper:
             raise CertificationError(
-                f"The lower jaw {self.lower!r} exceeds the upper jaw {self.upper!r}: one of the two bounds is "
+                f"The lower bound {self.lower!r} exceeds the upper bound {self.upper!r}: one of the two bounds is "
                 "wrong. Please report the run that produced this."
             )
 

@@ -1,4 +1,4 @@
-"""The lower jaw: a test that anybody could run, its power rounded down and its false positives up.
+"""The lower bound: a test that anybody could run, its power rounded down and its false positives up.
 
 What is seen of a round is cut into cells, and every cell has a whole number, its score. The scores of the rounds of an
 epoch (Poisson sampling: of a step, which is one round) are added, and the sum may be scored anew by the bin it falls

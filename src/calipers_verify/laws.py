@@ -1,4 +1,4 @@
-"""Laws of log likelihood ratios on a lattice: the upper jaw.
+"""Laws of log likelihood ratios on a lattice: the upper bound.
 
 A law is a measure: mass p_i at the log ratio x_i = place * spacing, and mass at infinity. It stands for the function
 

@@ -1,7 +1,7 @@
 """Calipers beside the real dp_accounting: agreement where both answer, refusals where neither should.
 
 Its PLD accountant rounds losses up to multiples of 1e-4, so its epsilon may not be below our lower
-jaw; inequalities have no tolerance.
+bound; inequalities have no tolerance.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_their_epsilon_is_above_our_attack_and_close_to_our_proof(
 )
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-8])
 def test_closed_forms_are_never_above_their_answer(event: Any, relation: Any, delta: float) -> None:
-    """Plain Gaussians: our upper jaw is the truth up to 1e-11, theirs is rounded up from it."""
+    """Plain Gaussians: our upper bound is the truth up to 1e-11, theirs is rounded up from it."""
     bracket = measurement_of(event, adjacency=relation).epsilon(delta)
     assert bracket.upper <= their_epsilon(event, relation, delta) <= bracket.upper + INTERVAL
 
@@ -87,7 +87,7 @@ def test_closed_forms_are_never_above_their_answer(event: Any, relation: Any, de
     ("rate", "noise", "steps"), [(256 / 60_000, 1.1, 14_040), (0.01, 1.0, 1000), (0.3, 5.0, 10)], ids=str
 )
 def test_dp_sgd_is_never_above_their_answer(rate: float, noise: float, steps: int) -> None:
-    """Where a step's loss is small, our upper jaw at default tolerance is below their answer."""
+    """Where a step's loss is small, our upper bound at default tolerance is below their answer."""
     event = Repeated(Sampled(rate, Gaussian(noise)), steps)
     assert measurement_of(event).epsilon(1e-5).upper <= their_epsilon(event, ADD, 1e-5)
 
@@ -113,7 +113,7 @@ def test_random_runs_agree(run: Run, exponent: float) -> None:
 
 @pytest.mark.parametrize("steps", [10, 1000])
 def test_renyi_accounting_is_looser(steps: int) -> None:
-    """Their RDP accountant, converted to epsilon, stays above our upper jaw by a visible amount."""
+    """Their RDP accountant, converted to epsilon, stays above our upper bound by a visible amount."""
     event = Repeated(Sampled(0.01, Gaussian(1.0)), steps)
     theirs = library.rdp.RdpAccountant().compose(event).get_epsilon(1e-5)
     assert measurement_of(event).epsilon(1e-5).upper < 0.95 * theirs

@@ -18,7 +18,7 @@ from calipers.measure.guarantees import no_release
 from calipers.mechanisms.classic import laplace
 
 TIGHT = 2e-3
-"""Relative width that the jaws of these small products must not exceed (asked for: 1e-3)."""
+"""Relative width that the bounds of these small products must not exceed (asked for: 1e-3)."""
 
 
 def integer_masses(parameter: float, reach: int, shift: int) -> list[mpmath.mpf]:
@@ -161,7 +161,7 @@ def test_sampled_atoms_are_the_sum_over_all_integers() -> None:
 
 @pytest.mark.parametrize("order", [1.5, 4.0])
 def test_renyi_of_sampled_atoms_is_the_sum_over_all_integers(order: float) -> None:
-    """Both directions of sum p^t q^(1 - t), the larger one, in the jaws."""
+    """Both directions of sum p^t q^(1 - t), the larger one, in the bounds."""
     parameter, rate, reach = 0.7, 0.1, 60
     absent = integer_masses(parameter, reach, 0)
     shifted = integer_masses(parameter, reach, 1)

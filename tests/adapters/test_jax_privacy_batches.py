@@ -148,7 +148,7 @@ def test_every_strategy_of_the_installed_library_is_answered() -> None:
 
 
 def test_a_split_that_is_drawn_in_secret_is_said_to_show_less() -> None:
-    """Groups are read as known: the upper jaw holds for a secret split, the lower one is about whoever knows it."""
+    """Groups are read as known: the upper bound holds for a secret split, the lower one is about whoever knows it."""
     split = strategy("CyclicPoissonSampling", sampling_prob=0.5, iterations=40, cycle_length=20)
     run = Run.from_dict({"noise_multiplier": 2.0, "dataset_size": 100, **batch_keys(split)})
     assert run.adjacency == "zero-out"

@@ -59,7 +59,7 @@ def test_the_run_is_what_was_configured_and_taken(small) -> None:
 
 
 def test_a_bracket_at_the_end_and_opacus_inside_its_own_claim(small) -> None:
-    """With sums the plain guarantee holds: Opacus's epsilon is not below our lower jaw."""
+    """With sums the plain guarantee holds: Opacus's epsilon is not below our lower bound."""
     loop = small(loss_reduction="sum", accountant="prv")
     record = watched(loop, batch_size=10)
     loop.train()

@@ -29,13 +29,13 @@ def watched(loop, **settings):
 
 
 def proven(record) -> tuple[float, float]:
-    """The jaws as they are."""
+    """The bounds as they are."""
     bracket = record.epsilon(DELTA)
     return bracket.lower, bracket.upper
 
 
 def gaussian(count: int, noise: float = 1.0) -> float:
-    """The upper jaw of so many releases at known times."""
+    """The upper bound of so many releases at known times."""
     run = Run(dataset_size=10, batch_size=10, steps=count, noise_multiplier=noise, sampler="deterministic")
     return measure(run).epsilon(DELTA).upper
 
@@ -199,7 +199,7 @@ def test_batches_accumulated_into_one_step(script) -> None:
 
 
 def test_a_noise_that_changes_inside_an_epoch_counts_the_least(script) -> None:
-    """Shuffled: a record may have been in the noisiest batch or in the other; the upper jaw takes the worse."""
+    """Shuffled: a record may have been in the noisiest batch or in the other; the upper bound takes the worse."""
     loop = script(1000, poisson_sampling=False)
     record = watched(loop)
     for position, (records, labels) in enumerate(loop.loader):

@@ -140,7 +140,7 @@ def test_consistent_takes_the_stricter_direction_of_an_asymmetric_claim() -> Non
 
 
 def test_a_measurement_gives_its_claim_or_its_certified_jaw() -> None:
-    """One full-batch Gaussian step: both agree with the exact profile from above, the jaw within its tolerance."""
+    """One full-batch Gaussian step: both agree with the exact profile from above, the bound within its tolerance."""
     run = Run(dataset_size=10, batch_size=10, steps=1, noise_multiplier=1.0)
     measured = measure(run)
     exact = float(gaussian_delta(1.0, 1.0))

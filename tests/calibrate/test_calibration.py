@@ -1,4 +1,4 @@
-"""Calibration finds the smallest noise whose upper jaw meets the target: it meets it, and a little less does not."""
+"""Calibration finds the smallest noise whose upper bound meets the target: it meets it, and a little less does not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def upper_at(run: Run, noise: float, reading: Reading) -> float:
 def test_the_upper_jaw_meets_the_target_and_less_noise_does_not(
     run: Run, target: dict[str, float], reading: Reading, value: float
 ) -> None:
-    """A fresh measurement's upper jaw is at most the target; three tolerances less noise exceed it."""
+    """A fresh measurement's upper bound is at most the target; three tolerances less noise exceed it."""
     found = solve(run, **target)
     assert upper_at(run, found.noise_multiplier, reading) <= value
     assert upper_at(run, found.noise_multiplier * (1.0 - 3.0 * FINE), reading) > value
@@ -59,7 +59,7 @@ def test_the_upper_jaw_meets_the_target_and_less_noise_does_not(
 
 @pytest.mark.parametrize(("sampler", "which"), [("balls-and-bins", 0), ("balls-and-bins", 2), ("shuffle", 0)])
 def test_samplers_that_deal_records_out(sampler: str, which: int) -> None:
-    """The same for balls-and-bins and for shuffling, whose upper jaw is that of fixed batches."""
+    """The same for balls-and-bins and for shuffling, whose upper bound is that of fixed batches."""
     target, reading, value = TARGETS[which]
     run = dealt(sampler, 10, 1)
     noise = solve(run, **target).noise_multiplier
@@ -130,7 +130,7 @@ def test_where_the_search_starts_does_not_matter() -> None:
 
 
 def test_progress_sees_every_measurement() -> None:
-    """The callback gets noise and upper jaw each time, the final pair among them."""
+    """The callback gets noise and upper bound each time, the final pair among them."""
     seen: list[tuple[float, float]] = []
     found = solve(FIXED, epsilon=1.0, delta=1e-5, progress=lambda noise, upper: seen.append((noise, upper)))
     assert len(seen) == found.measurements

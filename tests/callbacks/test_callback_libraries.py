@@ -1,7 +1,7 @@
 """The callbacks inside the real libraries: training ends before the step that the budget does not cover.
 
 Each is trained far beyond its budget; the counter of the library's own optimizer says how many steps were taken, which
-must be the largest number whose upper jaw keeps the budget, and both jaws must have arrived where the library logs.
+must be the largest number whose upper bound keeps the budget, and both bounds must have arrived where the library logs.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def transformers():
 
 @pytest.mark.parametrize(("run", "length", "taken"), [(FIXED, {"epochs": 3}, 15), (FIXED, {"epochs": 1}, 5)])
 def test_hugging_face_stops_before_the_budget_is_passed(run, length, taken, torch, transformers, tmp_path) -> None:
-    """Whole epochs that the budget covers, to their last step; both jaws in the trainer's own history."""
+    """Whole epochs that the budget covers, to their last step; both bounds in the trainer's own history."""
     from calipers.callbacks.transformers import PrivacyBudget
 
     callback = PrivacyBudget(run, **budget(run, **length))
@@ -300,7 +300,7 @@ def arrays():
 
 @pytest.mark.parametrize(("length", "taken"), [({"epochs": 3}, 15), ({"epochs": 1}, 5)])
 def test_keras_stops_before_the_budget_is_passed(length, taken, keras) -> None:
-    """The optimizer's own counter, and both jaws in the history of `fit`."""
+    """The optimizer's own counter, and both bounds in the history of `fit`."""
     from calipers.callbacks.keras import PrivacyBudget
 
     model, (inputs, targets) = keras_model(keras), arrays()

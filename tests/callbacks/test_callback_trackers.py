@@ -1,4 +1,4 @@
-"""Both jaws arrive in the real trackers: read back from the files that TensorBoard, W&B and MLflow write.
+"""Both bounds arrive in the real trackers: read back from the files that TensorBoard, W&B and MLflow write.
 
 TensorBoard is required where the callbacks are tested; the other two are tried where they are installed. None of them
 is known to Calipers: values go through the logger that the user has.

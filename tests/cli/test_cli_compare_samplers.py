@@ -88,7 +88,7 @@ def test_shuffled_batches_are_never_less_private_than_fixed_ones():
 
 
 def test_profiles_are_bounds_on_one_grid():
-    """The jaws of fixed batches enclose the closed form; those of shuffled ones stay below."""
+    """The bounds of fixed batches enclose the closed form; those of shuffled ones stay below."""
     measurements = [measure(RUN.replace(sampler=name)) for name in ("deterministic", "shuffle")]
     fixed, shuffled = profiles(["fixed", "shuffled"], measurements)
     exact = gaussian_delta(0.5, np.array(fixed.epsilon))

@@ -33,7 +33,7 @@ def measured(*arguments: str) -> dict[str, object]:
     ],
 )
 def test_json_has_the_keys_of_a_run(arguments: tuple[str, ...], table: str, epsilon: float) -> None:
-    """The run key names what is stated; the upper jaw is the known one."""
+    """The run key names what is stated; the upper bound is the known one."""
     record = measured(*arguments)
     assert table in record["run"]  # type: ignore[operator]
     (row,) = record["epsilon"]  # type: ignore[misc]

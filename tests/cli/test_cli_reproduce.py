@@ -32,7 +32,7 @@ def computed(monkeypatch):
 
     def fails(progress):
         calls.append("doubtful")
-        raise CertificationError("The jaws crossed.")
+        raise CertificationError("The bounds crossed.")
 
     items = (
         works("first", "1.57", 1.5661234, 1.5671234),
@@ -67,7 +67,7 @@ def test_all_goes_on_after_a_failure_and_remembers_it(calipers, computed, tmp_pa
     result = calipers("reproduce", "--all", "--output", tmp_path)
     assert result.exit_code == 1
     assert computed == ["first", "doubtful", "last"]
-    assert "doubtful failed: The jaws crossed." in result.stderr
+    assert "doubtful failed: The bounds crossed." in result.stderr
     assert "Not reproduced: doubtful (1 of 3)" in result.stderr
     assert "differs" in result.stdout
     assert (tmp_path / "last.json").is_file()

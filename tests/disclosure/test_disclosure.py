@@ -35,7 +35,7 @@ def found(measurement):
 
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_every_form_states_the_proof_rounded_up(form, found, measurement) -> None:
-    """The printed epsilon is not below the upper jaw; version and hash of the run are there."""
+    """The printed epsilon is not below the upper bound; version and hash of the run are there."""
     text, bracket = render(found, form), measurement.epsilon(1e-5)
     (printed,) = set(re.findall(r"(?:\(|at most |epsilon: )(\d\.\d+)(?=,| at delta|\n)", text))
     assert Decimal(printed) >= Decimal(bracket.upper)
@@ -52,7 +52,7 @@ def test_the_short_form_has_ten_lines(found) -> None:
 
 
 def test_no_attack_is_claimed_where_the_run_only_bounds(measurement) -> None:
-    """A lower jaw of the description is none of the training."""
+    """A lower bound of the description is none of the training."""
     bound = disclose(measurement, attained=False, how="attached", conditions=["The loop broke off."], about=ABOUT)
     for form in FORMS:
         text = render(bound, form)
@@ -129,7 +129,7 @@ def test_what_the_registry_would_refuse_is_refused_here(change, said, measuremen
 
 
 def test_nothing_finite_is_nothing_to_disclose(measurement, monkeypatch) -> None:
-    """An infinite upper jaw is no guarantee."""
+    """An infinite upper bound is no guarantee."""
     proof = measurement.epsilon(1e-5)
     unbounded = Bracket(0.0, float("inf"), proof.lower_evidence, proof.upper_evidence)
     monkeypatch.setattr(type(measurement), "epsilon", lambda self, delta: unbounded)

@@ -1,4 +1,4 @@
-"""Random runs of truncated Poisson batches beside dp_accounting: is our upper jaw ever above theirs?
+"""Random runs of truncated Poisson batches beside dp_accounting: is our upper bound ever above theirs?
 
 A run is about datasets of N - 1 and N + 1 records, theirs about one size, so ours is held against the larger of their
 values for N and N + 1. Their value is an upper bound too, on a grid of `--interval`: where both libraries bound the

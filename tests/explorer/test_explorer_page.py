@@ -186,7 +186,7 @@ def test_changing_a_field_moves_everything(page: Page, page_explorer: Explorer) 
 
 
 def test_exact_values_appear_on_hover(page: Page, page_explorer: Explorer) -> None:
-    """Over a number its double; over a curve the doubles of both jaws."""
+    """Over a number its double; over a curve the doubles of both bounds."""
     from selenium.webdriver import ActionChains
 
     page.open(address(page_explorer, SMALL))

@@ -44,7 +44,7 @@ def test_one_double_decides(lower, upper, epsilon, outcome, status, monkeypatch)
 
 
 def test_an_attack_on_a_run_that_only_bounds_the_execution_does_not_count(monkeypatch) -> None:
-    """Where the described run is not what was executed, its lower jaw says nothing about the execution."""
+    """Where the described run is not what was executed, its lower bound says nothing about the execution."""
     assert against(3.0, 4.0, 2.0, monkeypatch).outcome is Outcome.EXCEEDED
     found = against(3.0, 4.0, 2.0, monkeypatch, attained=False)
     assert found.outcome is Outcome.UNPROVEN

@@ -55,7 +55,7 @@ def two_rounds(sigma: float, epsilon: float, reverse: bool) -> float:
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 8.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 2.0])
 def test_one_round_is_the_gaussian_mechanism(sigma: float, epsilon: float) -> None:
-    """With M = 1 the jaws hold the closed form of one Gaussian between them."""
+    """With M = 1 the bounds hold the closed form of one Gaussian between them."""
     exact = float(gaussian_delta(1.0 / sigma, epsilon))
     lower, upper = jaws(AllocationPair(sigma, 1), epsilon)
     assert lower <= exact <= upper
@@ -64,7 +64,7 @@ def test_one_round_is_the_gaussian_mechanism(sigma: float, epsilon: float) -> No
 @pytest.mark.parametrize("sigma", [0.25, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_two_rounds_against_quadrature(sigma: float, reverse: bool) -> None:
-    """With M = 2 the jaws hold the integral between them, in both directions, and close to 1% where delta > 1e-9."""
+    """With M = 2 the bounds hold the integral between them, in both directions, and close to 1% where delta > 1e-9."""
     for epsilon in (0.0, 0.2, 1.0, 3.0):
         exact = two_rounds(sigma, epsilon, reverse)
         if exact < 1e-9:  # the oracle has absolute accuracy only
@@ -75,7 +75,7 @@ def test_two_rounds_against_quadrature(sigma: float, reverse: bool) -> None:
 
 
 def test_many_rounds_against_simulation() -> None:
-    """M = 50, sigma = 0.7: the jaws agree with a million simulated epochs within five standard errors."""
+    """M = 50, sigma = 0.7: the bounds agree with a million simulated epochs within five standard errors."""
     rng = np.random.default_rng(7)
     v = 1.0 / 0.7
     ratio = np.concatenate(
@@ -149,7 +149,7 @@ def test_one_epoch_product_is_the_law_itself() -> None:
     reverse=st.booleans(),
 )
 def test_jaws_never_cross(sigma: float, rounds: int, epsilon: float, resolution: float, reverse: bool) -> None:
-    """Any lower jaw is at most any upper jaw, whatever the two resolutions."""
+    """Any lower bound is at most any upper bound, whatever the two resolutions."""
     pair = AllocationPair(sigma, rounds)
     coarse = jaws(pair, epsilon, reverse, resolution)
     fine = jaws(pair, epsilon, reverse, 0.08)

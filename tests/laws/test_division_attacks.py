@@ -204,7 +204,7 @@ def test_batches_too_large_to_be_looked_at_do_not_make_an_attack_stronger(
 
 @pytest.mark.parametrize(("steps", "direction"), [(1, 1.0), (2, -1.0), (2, 0.0), (5, -1.0), (5, 1.0)])
 def test_rounds_compose_as_a_brute_force_convolution_says(steps: int, direction: float) -> None:
-    """The law of the log ratio on a grid of 2e-4, raised to the T-th power: the lower jaw is at most that."""
+    """The law of the log ratio on a grid of 2e-4, raised to the T-th power: the lower bound is at most that."""
     others, rate, sigma, eps = 3, 0.5, 2.0, 0.3
     joined, absent = divided_truth(direction, others, rate, sigma, others)
     truth = max(convolved(joined, absent, steps, eps, order) for order in division.ORDERS)

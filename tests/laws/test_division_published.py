@@ -40,7 +40,7 @@ class ToldBatch(BatchRevealedPair):
 
 
 class Proof(LawSource):
-    """A proof where a product wants two sides; the side below shows nothing, so only upper jaws mean anything."""
+    """A proof where a product wants two sides; the side below shows nothing, so only upper bounds mean anything."""
 
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0

@@ -483,7 +483,7 @@ def test_half_widths_solve_for_the_size_of_a_test(center: float) -> None:
 def test_at_rate_one_rounds_compose_to_the_isotropic_pair(
     others: int, sigma: float, dimension: int, steps: int, eps: float
 ) -> None:
-    """q = 1: one isotropic pair per round, whose T-fold product is a contour integral; both jaws meet it."""
+    """q = 1: one isotropic pair per round, whose T-fold product is a contour integral; both bounds meet it."""
     mean = 2.0 * others / ((others + 1.0) * sigma)
     pair = division.isotropic(dimension, others, mean)
     truth = max(contour.delta(pair, steps, eps, order) for order in division.ORDERS)

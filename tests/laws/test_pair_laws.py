@@ -69,7 +69,7 @@ def test_a_subsampled_gaussian_lies_between_its_two_laws(q: float, sigma: float)
 @pytest.mark.parametrize("sigma", NOISES)
 @pytest.mark.parametrize("q", RATES)
 def test_the_two_laws_are_close(q: float, sigma: float) -> None:
-    """At eps = 0 the jaws of cells of 0.05 deviations are within 0.3 % of each other: the bound is worth having."""
+    """At eps = 0 the bounds of cells of 0.05 deviations are within 0.3 % of each other: the bound is worth having."""
     pair = poisson(q, sigma)
     laws = pair.upper(0.05, -60.0), pair.lower(0.05, -60.0)
     for (_, upper), (_, lower) in zip(*(both_ways(law) for law in laws), strict=True):

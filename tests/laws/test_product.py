@@ -80,7 +80,7 @@ def test_delta_of_composed_gaussians(steps: int, total: float) -> None:
 @pytest.mark.parametrize("steps", [1, 2, 10, 1000, 10**4, 10**6])
 @pytest.mark.parametrize("total", [0.05, 1.0, 6.0])
 def test_epsilon_of_composed_gaussians(steps: int, total: float) -> None:
-    """delta at the upper jaw is at most delta, at the lower jaw at least, and the jaws are 1e-3 apart."""
+    """delta at the upper bound is at most delta, at the lower bound at least, and the bounds are 1e-3 apart."""
     step = total / math.sqrt(steps)
     with mp.workdps(40):
         mu = mp.mpf(step) * mp.sqrt(steps)
@@ -94,7 +94,7 @@ def test_epsilon_of_composed_gaussians(steps: int, total: float) -> None:
 
 @pytest.mark.parametrize("mu", [40.0, 50.0])
 def test_one_gaussian_that_protects_nothing(mu: float) -> None:
-    """Q-masses underflow where P has all its mass; the upper jaw must not lose them."""
+    """Q-masses underflow where P has all its mass; the upper bound must not lose them."""
     product = Product([(gaussian(mu), 1)])
     for eps in (100.0, 600.0, 1000.0, 1400.0):
         jaws = product.delta(eps)
@@ -157,7 +157,7 @@ EXTREMES = [
 def test_small_deltas_and_extreme_rates_in_each_direction(
     q: float, sigma: float, steps: int, delta: float, reverse: bool
 ) -> None:
-    """The oracle's delta at the upper jaw is at most delta, at the lower jaw at least."""
+    """The oracle's delta at the upper bound is at most delta, at the lower bound at least."""
     jaws = one_way(poisson(q, sigma), steps, reverse).epsilon(delta)
     pair = oracle_pairs.poisson_gaussian(q, sigma)
     direction = "QP" if reverse else "PQ"

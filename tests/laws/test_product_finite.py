@@ -161,7 +161,7 @@ def test_epsilons_of_finite_pairs(factors: list[tuple[Finite, int]], delta: floa
 def test_the_far_end_of_a_finite_pair() -> None:
     """Near its largest ratio a finite law is tilted by 1e9, and tilt times ratio has no digits after the point left.
 
-    The jaws may widen there. They may not cross.
+    The bounds may widen there. They may not cross.
     """
     factors = [
         (
@@ -185,7 +185,7 @@ def test_the_far_end_of_a_finite_pair() -> None:
 
 
 def test_a_leak_that_no_epsilon_covers() -> None:
-    """With P-mass at infinity above delta no eps is enough; below it there is one, and both jaws know."""
+    """With P-mass at infinity above delta no eps is enough; below it there is one, and both bounds know."""
     leaky = Finite((0.01, 0.5, 0.49), (0.0, 0.4, 0.6))
     exact = 1 - 0.99**3
     product = Product([(leaky, 3)])

@@ -136,7 +136,7 @@ def divided_by_quadrature(size: int, rate: float, sigma: float, v: float, w: flo
 
 @pytest.mark.parametrize("order", [1.5, 2.0])
 def test_expected_batches_bound_every_choice_of_gradients(order: float) -> None:
-    """Datasets of 4, 5 and 6 records: no choice of gradients on a line leaks more than the upper jaw of one round."""
+    """Datasets of 4, 5 and 6 records: no choice of gradients on a line leaks more than the upper bound of one round."""
     rate, sigma = 0.3, 3.0
     run = Run(dataset_size=5, sample_rate=rate, steps=1, noise_multiplier=sigma, normalization="expected", dimension=1)
     found = measure(run).rdp(order)

@@ -98,7 +98,7 @@ def test_opposite_gradients_are_worst(second: tuple[float, float]) -> None:
 
 
 def test_shorter_gradients_leak_less() -> None:
-    """Two rounds by quadrature: any norms below 1 stay below the lower jaw of full norms."""
+    """Two rounds by quadrature: any norms below 1 stay below the lower bound of full norms."""
     lower, _ = ReplacedPair(0.8, 2).delta(0.5)
     for norms in ((0.9, 1.0), (1.0, 0.9), (0.5, 0.5)):
         assert two_rounds(0.8, 0.5, norms=norms) < lower
@@ -230,7 +230,7 @@ def test_divergences_go_on_falling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_deltas_next_to_nothing_are_resolved_too() -> None:
-    """Each look is deeper than what the one before it could see, until both jaws are about what is there."""
+    """Each look is deeper than what the one before it could see, until both bounds are about what is there."""
     lower, upper = ReplacedPair(3.0, 60).delta(1.5)
     assert 1e-60 < upper < 1e-50
     assert upper - lower <= 0.01 * upper

@@ -42,7 +42,7 @@ def check(law: dict[Side, Law], degrees: int, divisor: int, epsilons: list[float
 
 @pytest.mark.parametrize(("degrees", "divisor"), SETTINGS)
 def test_the_closed_form_lies_between_the_two_laws(degrees: int, divisor: int) -> None:
-    """delta of LOWER <= F_d(t/s^2) - k F_d(t) <= delta of UPPER in both orders, and the jaws are close."""
+    """delta of LOWER <= F_d(t/s^2) - k F_d(t) <= delta of UPPER in both orders, and the bounds are close."""
     pair = scale_pair(degrees, divisor)
     laws = {Side.UPPER: pair.upper(0.05, -60.0), Side.LOWER: pair.lower(0.05, -60.0)}
     check(laws, degrees, divisor, probes(degrees, divisor), 0.05)

@@ -40,7 +40,7 @@ def test_phases_of_one_batch_are_one_gaussian(delta: float) -> None:
 
 
 def test_below_a_product_that_closes() -> None:
-    """Where a pair has laws on both sides, the attack stays inside its bracket's upper jaw and near its lower one."""
+    """Where a pair has laws on both sides, the attack stays inside its bracket's upper bound and near its lower one."""
     factors = [(AllocationPair(1.0, 20), 3), (AllocationPair(2.0, 5, 0.8), 2)]
     jaws = Product(factors).epsilon(1e-6)
     found, backward = AttackProduct(factors).epsilon(1e-6)

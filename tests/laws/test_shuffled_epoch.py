@@ -1,4 +1,4 @@
-"""The upper jaw of shuffled epochs: above every enumerated adversary, below fixed batches, near the attack."""
+"""The upper bound of shuffled epochs: above every enumerated adversary, below fixed batches, near the attack."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every error is charged: the profile nodes of a composed law and its tests, against exact convolution.
 
 The laws here sit on the lattice, so splitting and rounding change nothing and only the charges separate
-the jaws from the truth. To see the charges work, the window is made so small that a visible share of the mass
+the bounds from the truth. To see the charges work, the window is made so small that a visible share of the mass
 leaves it and comes around the circle; a forgotten charge then shows at once.
 """
 
@@ -135,7 +135,7 @@ def test_lower_tests_have_their_power_and_their_level(name: str, count: int, til
     ("name", "count", "tilt"), [("lopsided", 200, 1.4), ("two points", 25, 6.0), ("heavy", 200, 1.4)]
 )
 def test_a_wide_window_costs_nothing(name: str, count: int, tilt: float) -> None:
-    """With an escape of 1e-9 both jaws agree with the truth to six digits around the saddle."""
+    """With an escape of 1e-9 both bounds agree with the truth to six digits around the saddle."""
     plan = LatticePlan(STEP, STEP, tilt, math.log(1e-9))
     upper, lower = law_on_lattice(SHAPES[name], Side.UPPER), law_on_lattice(SHAPES[name], Side.LOWER)
     measure = compose_upper([(upper, count)], plan)

@@ -65,7 +65,7 @@ def test_the_winning_attack_names_its_own_threshold() -> None:
 
 
 def test_a_jaw_does_not_serve_the_other_side() -> None:
-    """A proof is no attack: an evaluation with both jaws of one side cannot be built."""
+    """A proof is no attack: an evaluation with both bounds of one side cannot be built."""
     found = measure(Run(sample_rate=1.0, steps=1, noise_multiplier=1.0)).evaluation
     with pytest.raises(AssertionError):
         Evaluation(found.below, found.above)

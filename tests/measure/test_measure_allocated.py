@@ -128,7 +128,7 @@ def test_a_replaced_record_in_shuffled_batches_is_at_most_fixed_batches(batch: i
 def test_the_attack_that_changes_sides_can_be_run(
     adjacency: str, records: int, batch: int, noise: float, epsilon: float
 ) -> None:
-    """All is read from the evidence and simulated: it shows the lower jaw, and more than never changing sides."""
+    """All is read from the evidence and simulated: it shows the lower bound, and more than never changing sides."""
     run = dealt("shuffle", records, batch, noise, adjacency=adjacency)
     bracket = measure(run).delta(epsilon)
     told = bracket.lower_evidence.statement

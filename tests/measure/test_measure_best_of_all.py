@@ -79,7 +79,7 @@ def test_delta_falls_in_the_deepest_tails() -> None:
 
 @pytest.mark.parametrize("epsilon", [30.0, 40.0, 300.0])
 def test_a_gaussian_always_leaks_something(epsilon: float) -> None:
-    """delta of 10 releases at sigma = 4 is below every double, and positive: the upper jaw is not 0."""
+    """delta of 10 releases at sigma = 4 is below every double, and positive: the upper bound is not 0."""
     found = measure(Run(sample_rate=1.0, steps=10, noise_multiplier=4.0)).delta(epsilon)
     with mpmath.workdps(400):
         mu = mpmath.sqrt(10) / 4

@@ -47,7 +47,7 @@ def test_groups_take_turns() -> None:
 
 
 def test_many_different_columns_stay_a_bracket() -> None:
-    """24 columns of different lengths: rounded up above and down below; no group exceeds the upper jaw."""
+    """24 columns of different lengths: rounded up above and down below; no group exceeds the upper bound."""
     rng = np.random.default_rng(2)
     dense = np.tril(rng.uniform(0.5, 1.0, (24, 24))) * (np.tri(24) - np.tri(24, k=-2))
     run = CorrelatedNoise(NoiseMatrix.of(dense), 3.0, Patterns(2), sample_rate=0.2)

@@ -1,4 +1,4 @@
-"""Runs that divide by a number that depends on the data: tables, limits, refusals and order of the jaws.
+"""Runs that divide by a number that depends on the data: tables, limits, refusals and order of the bounds.
 
 The tables were computed by contour integrals and two-dimensional quadrature independent of this package; N there is the
 size of the smaller dataset. Limits are known exactly: no division as N grows, the isotropic pair at rate 1.
@@ -111,7 +111,7 @@ def test_total_variation_of_four_records_and_the_realized_size() -> None:
 
 @pytest.mark.parametrize("normalization", ["expected", "floor"])
 def test_one_dimension_is_the_mixture_on_the_line(normalization: str) -> None:
-    """n = 1, four records or five: the lower jaw is the best of three integrals, v = -1, 0, 1, of either neighbor."""
+    """n = 1, four records or five: the lower bound is the best of three integrals, v = -1, 0, 1, of either neighbor."""
     rate, sigma, steps, eps = 0.9, 2.0, 1, 0.2
     bracket = measure(run(normalization, 4, rate, sigma, steps, 1)).delta(eps)
     truths = []
@@ -176,12 +176,12 @@ def isotropic_delta(dimension: int, divisor: int, sigma: float, steps: int, eps:
 def test_at_rate_one_the_bracket_closes(
     normalization: str, smaller: int, sigma: float, steps: int, dimension: int
 ) -> None:
-    """q = 1: all three divide by N or N + 1, one isotropic pair is worst, and both jaws reach it."""
+    """q = 1: all three divide by N or N + 1, one isotropic pair is worst, and both bounds reach it."""
     bracket = measure(run(normalization, smaller, 1.0, sigma, steps, dimension)).epsilon(1e-5)
     assert bracket.relative_width <= 1e-3
     for value, side in ((bracket.lower, 1.0), (bracket.upper, -1.0)):
         delta = max(isotropic_delta(dimension, k, sigma, steps, value) for k in (smaller, smaller + 1))
-        # At the lower jaw delta is still at least 1e-5, at the upper one at most.
+        # At the lower bound delta is still at least 1e-5, at the upper one at most.
         assert side * (delta - 1e-5) >= -1e-12
 
 
@@ -390,7 +390,7 @@ def test_readings_of_the_curves_are_in_order(normalization: str, rate: float, sm
         assert 0.0 <= bracket.lower <= bracket.upper <= 1.0 - alpha + 1e-15
     for bracket in (found.tpr(0.01), found.tpr(1e-5), found.advantage(), found.bayes_error(0.3), found.gdp(1e-6).mu):
         assert bracket.lower <= bracket.upper
-    # The curves know what epsilon and delta say: a point on the guarantee's profile is not below the lower jaw.
+    # The curves know what epsilon and delta say: a point on the guarantee's profile is not below the lower bound.
     for eps in (0.0, 0.3, 1.0):
         assert float(guarantee.delta(eps)) >= found.delta(eps).lower
         assert float(attack.delta(eps)) <= found.delta(eps).upper
@@ -431,7 +431,7 @@ def test_notes_say_that_the_usual_claim_fails(normalization: str) -> None:
 
 @pytest.mark.slow
 def test_more_coordinates_leak_more() -> None:
-    """The upper jaw grows with the dimension for a moving divisor, not for the realized size of many records."""
+    """The upper bound grows with the dimension for a moving divisor, not for the realized size of many records."""
     expected = [measure(run("expected", 50, 0.2, 5.0, 4, n)).epsilon(1e-5) for n in (1, 1000)]
     assert expected[0].upper <= expected[1].lower
     realized = [measure(run("realized", 2000, 0.2, 5.0, 4, n)).epsilon(1e-5).upper for n in (1, 10**6)]

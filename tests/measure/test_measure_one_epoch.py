@@ -43,7 +43,7 @@ nearer to 0: between two of them the proof of the first is wider by 4e-5 at FPR 
 
 @pytest.mark.parametrize("batch_size", KEPT)
 def test_no_jaw_of_one_epoch_opens(batch_size: int) -> None:
-    """Upper jaws to their last digit, lower jaws to three parts in ten thousand."""
+    """Upper bounds to their last digit, lower bounds to three parts in ten thousand."""
     m = cp.measure(cp.Run(batch_size=batch_size, **MNIST))
     for name, (lower, upper) in KEPT[batch_size].items():
         if name.startswith("tpr"):

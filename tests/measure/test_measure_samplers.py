@@ -105,7 +105,7 @@ def test_the_attack_on_one_shuffled_epoch() -> None:
 
 @pytest.mark.parametrize(("noise", "epochs"), [(0.8, 1), (2.0, 4)])
 def test_the_proof_for_shuffling_is_at_most_fixed_batches(noise: float, epochs: int) -> None:
-    """The upper jaw is at most delta of N(0, 1) against N(sqrt(E)/sigma, 1), and the lower jaw never passes it."""
+    """The upper bound is at most delta of N(0, 1) against N(sqrt(E)/sigma, 1), and the lower bound never passes it."""
     found = measure(dealt("shuffle", 100, noise, epochs))
     for eps in (0.0, 0.5, 2.0):
         truth = enumeration.gaussian(mp.sqrt(epochs) / mp.mpf(noise), eps)
@@ -118,7 +118,7 @@ def test_the_proof_for_shuffling_is_at_most_fixed_batches(noise: float, epochs: 
 
 
 def test_every_reading_of_shuffling_is_in_order() -> None:
-    """Lower jaws stay below upper jaws in all readings, and the guarantee's curve below the attack's."""
+    """Lower bounds stay below upper bounds in all readings, and the guarantee's curve below the attack's."""
     found = measure(dealt("shuffle", 50, 1.0, epochs=2))
     brackets = [found.advantage(), found.separation(), found.gdp().mu, *(found.tpr(a) for a in (1e-4, 0.01, 0.3))]
     brackets += [found.tradeoff(0.1), found.bayes_error(0.3), found.epsilon(1e-3)]

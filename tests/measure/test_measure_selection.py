@@ -50,7 +50,7 @@ def exact_delta(mu: float, trials: Trials, epsilon: float) -> float:
 def test_lower_jaw_is_the_likelihood_ordered_test_and_upper_jaw_is_above_it(
     kind: str, shape: float | None, mean: float
 ) -> None:
-    """Quadrature of the ordered test on a Gaussian lies in the bracket, and the lower jaw nearly attains it."""
+    """Quadrature of the ordered test on a Gaussian lies in the bracket, and the lower bound nearly attains it."""
     measured = cp.measure(Selection(cp.Guarantee(mu=0.5), mean, kind, shape))
     for epsilon in (0.2, 1.0):
         truth = exact_delta(0.5, Trials.of(kind, mean, shape), epsilon)

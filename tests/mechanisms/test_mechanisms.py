@@ -37,7 +37,7 @@ def check_between(jaws, truth, width=1e-3) -> None:
 @pytest.mark.parametrize("scale", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_laplace_equals_its_exact_profile(scale: float, count: int) -> None:
-    """delta(eps) of Laplace noise, alone and composed, lies in the jaws; pure epsilon is count/scale."""
+    """delta(eps) of Laplace noise, alone and composed, lies in the bounds; pure epsilon is count/scale."""
     product = compose((laplace(scale), count))
     for share in (0.0, 0.3, 0.7):
         epsilon = share * count / scale
@@ -48,7 +48,7 @@ def test_laplace_equals_its_exact_profile(scale: float, count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 7, 100, 1000])
 def test_randomized_response_is_exact(count: int) -> None:
-    """All ratios lie on one lattice, so nothing is rounded: the jaws agree with exact fractions to 1e-9."""
+    """All ratios lie on one lattice, so nothing is rounded: the bounds agree with exact fractions to 1e-9."""
     truth = Fraction(3, 4)
     product = compose((randomized_response(math.log(3)), count))
     for k in (1, 2, 27):

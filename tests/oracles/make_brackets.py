@@ -60,7 +60,7 @@ RUNS: list[dict[str, Any]] = [
 
 
 def line(keys: dict[str, Any]) -> dict[str, Any]:
-    """Both jaws of epsilon(1e-5) and of delta(1) of one run."""
+    """Both bounds of epsilon(1e-5) and of delta(1) of one run."""
     found = measure(Run(**keys))
     epsilon, delta = found.epsilon(DELTA), found.delta(EPSILON)
     return {"run": keys, "epsilon": [epsilon.lower, epsilon.upper], "delta": [delta.lower, delta.upper]}

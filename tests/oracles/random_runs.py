@@ -64,7 +64,7 @@ class Asked:
             at = float(rng.uniform(0.0, 4.0))
             attained, above = self.attained(at), measured.delta(at).upper
             seen["attained"] = [at, attained, above]
-            problem = "an attack exceeds the upper jaw" if attained > above * (1.0 + 1e-9) + 1e-12 else None
+            problem = "an attack exceeds the upper bound" if attained > above * (1.0 + 1e-9) + 1e-12 else None
         return problem, seen
 
 
@@ -75,12 +75,12 @@ def _contradiction(
     seen: dict[str, object] = {}
     if math.isfinite(upper) and upper < 500.0:
         low = measured.delta(upper)
-        seen["delta at the upper jaw"] = [low.lower, low.upper]
+        seen["delta at the upper bound"] = [low.lower, low.upper]
         if low.lower > delta:
             return "epsilon is proven, and delta there is shown to be larger", seen
     if 0.0 < lower < 500.0:
         high = measured.delta(lower * (1.0 - 1e-12))
-        seen["delta at the lower jaw"] = [high.lower, high.upper]
+        seen["delta at the lower bound"] = [high.lower, high.upper]
         if high.upper < delta * (1.0 - 1e-9):
             return "epsilon is shown, and delta there is proven to be smaller", seen
     return None, seen

@@ -1,4 +1,4 @@
-"""Every adaptive adversary of a tiny shuffled epoch, by enumeration: what no upper jaw may fall below.
+"""Every adaptive adversary of a tiny shuffled epoch, by enumeration: what no upper bound may fall below.
 
 N records are dealt into M batches of B by a uniform permutation, R = N - M B are dropped. Before every round the
 adversary chooses a gradient for *every* record, knowing the noisy sums of the rounds before; the record in question

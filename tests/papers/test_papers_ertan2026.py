@@ -191,7 +191,7 @@ def test_runs_at_the_threshold_leak_what_the_theorems_force_and_far_more(monkeyp
 
 
 def test_the_proof_for_shuffling_is_the_gaussian_of_fixed_batches():
-    """At the upper jaw of ε the profile of G_mu, mu = sqrt(E)/σ, is at most 1/N; a hair below it is larger."""
+    """At the upper bound of ε the profile of G_mu, mu = sqrt(E)/σ, is at most 1/N; a hair below it is larger."""
     setting = epochs_of(50_000, 4096, 10)
     upper = shuffle(setting).epsilon(1 / 50_000).upper
     with mp.workdps(40):
@@ -201,7 +201,7 @@ def test_the_proof_for_shuffling_is_the_gaussian_of_fixed_batches():
 
 
 def test_the_quick_route_to_epsilon_is_wider_than_the_attack_and_holds_it(monkeypatch):
-    """Without the attack the proof stays and the lower jaw falls, and the row says so."""
+    """Without the attack the proof stays and the lower bound falls, and the row says so."""
     run, delta = epochs_of(50_000, 4096, 10), 1 / 50_000
     low, high, note = worst_case_epsilon(run, delta)
     monkeypatch.setattr(settings, "_LONGEST_ATTACKED", 1)

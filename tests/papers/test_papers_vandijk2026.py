@@ -198,7 +198,7 @@ def test_the_bracket_of_several_epochs_holds_the_oracle(sigma, rounds, epochs):
 
 @pytest.mark.parametrize(("sigma", "rounds", "epochs", "excess"), [(1.0, 2683, 4, 2e-4), (0.75, 3359, 16, 3e-3)])
 def test_no_square_root_law_without_a_constant(sigma, rounds, epochs, excess):
-    """Several epochs have more than sqrt(E) times the advantage of one: both jaws say so, and the oracle."""
+    """Several epochs have more than sqrt(E) times the advantage of one: both bounds say so, and the oracle."""
     lower, _ = advantage(sigma, rounds, epochs, 1e-4)
     _, upper = advantage(sigma, rounds)
     assert lower > (1.0 + excess) * math.sqrt(epochs) * upper

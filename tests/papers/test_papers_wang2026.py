@@ -231,7 +231,7 @@ def test_the_claim_of_the_undivided_sum():
     [("expected", 4, 0.5, 100), ("expected", 4, 0.05, 10), ("floor", 3, 0.5, 10), ("realized", 4, 0.7, 100)],
 )
 def test_the_leakage_of_opposite_gradients_lies_in_the_bracket(normalization, size, rate, dimension):
-    """The exact total variation of the explicit pair is at most the upper jaw, and the lower jaw at most it."""
+    """The exact total variation of the explicit pair is at most the upper bound, and the lower bound at most it."""
     oracle = total_variation(*opposite_mixtures(normalization, size, rate), dimension - 1)
     lower, upper = delta_jaws(rounds(normalization, size, rate, dimension))
     assert lower <= oracle + 2e-5

@@ -117,13 +117,13 @@ def test_every_number_says_which_way_it_is_a_bound(report):
 
 
 def test_verdicts_name_what_they_are_about(report):
-    """The claim and the upper jaw are judged in sentences that say so; equal sentences are said once."""
+    """The claim and the upper bound are judged in sentences that say so; equal sentences are said once."""
     prose = [block.text for block in report.document.sections[0].blocks if isinstance(block, Prose)]
     assert prose
     assert all(text.startswith("Judged against the ") for text in prose)
     named = " ".join(text.partition(". ")[0] for text in prose)
     assert "claim" in named
-    assert "upper jaw" in named
+    assert "upper bound" in named
     assert len({text.partition(". ")[2] for text in prose}) == len(prose)
 
 

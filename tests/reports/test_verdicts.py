@@ -73,7 +73,7 @@ def test_a_jump_at_zero_counts_as_the_lower_value():
         ((PERFECT, PERFECT), (WEAK, WEAK), Order.FIRST),
         ((WEAK, WEAK), (PERFECT, PERFECT), Order.SECOND),
         ((STEEP, STEEP), (FLAT, FLAT), Order.OPEN),
-        # The truths may well be PERFECT and WEAK, but the jaws are too wide to tell.
+        # The truths may well be PERFECT and WEAK, but the bounds are too wide to tell.
         ((WEAK, PERFECT), (WEAK, PERFECT), Order.OPEN),
         # The first has the better proof and the better attack line; neither proves the order.
         ((FLAT, PERFECT), (WEAK, PERFECT), Order.OPEN),

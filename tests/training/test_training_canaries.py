@@ -127,7 +127,7 @@ def test_an_audit_ends_with_three_numbers_and_resumes(sampler, tmp_path) -> None
 
 
 def test_much_noise_shows_nothing_and_a_broken_training_is_found(monkeypatch) -> None:
-    """Noise that is only claimed: the observed bound exceeds the upper jaw, and the verdict says so."""
+    """Noise that is only claimed: the observed bound exceeds the upper bound, and the verdict says so."""
     quiet = train_audited(plan(noise_multiplier=50.0), linear(), RECORDS, LABELS, canaries=M, device="cpu")
     assert quiet.observed.epsilon[0].epsilon_lower <= quiet.certified.upper < 1.0
     honest = Trainer.take_step
@@ -144,7 +144,7 @@ def test_much_noise_shows_nothing_and_a_broken_training_is_found(monkeypatch) ->
 
 
 def test_examples_are_judged_by_the_models_losses() -> None:
-    """A model that may learn them by heart shows examples that were in; the black-box bound stays below the jaw."""
+    """A model that may learn them by heart shows examples that were in; the black-box bound stays below the bound."""
     wide = 3000
     torch.manual_seed(0)
     model = torch.nn.Linear(wide, 2).double()

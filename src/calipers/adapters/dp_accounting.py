@@ -246,7 +246,7 @@ def measurement_of(
     """Certified brackets of what a dp_accounting event describes: lower <= truth <= upper.
 
     `adjacency` is one of Calipers' words or a `NeighboringRelation` (REPLACE_SPECIAL is "zero-out",
-    REPLACE_ONE is "substitute"). The measurement has no `runs`; its claim is its own upper jaw, because
+    REPLACE_ONE is "substitute"). The measurement has no `runs`; its claim is its own upper bound, because
     the event already is what mainstream accounting takes as given.
     """
     library = library_of_events()

@@ -4,7 +4,7 @@
     register()
     engine = PrivacyEngine(accountant="calipers")  # before Opacus 1.6: engine.accountant = accountant_class()()
     ...
-    engine.get_epsilon(delta=1e-5)                 # the upper jaw
+    engine.get_epsilon(delta=1e-5)                 # the upper bound
     engine.accountant.bracket(delta=1e-5)          # both
 
 Opacus tells an accountant a noise multiplier and a sample rate for each step, and nothing else: neither how batches
@@ -54,7 +54,7 @@ def register() -> None:
 
 
 class _Watching:
-    """Both jaws of the steps that were taken; stands before Opacus's own base, which is known at run time only."""
+    """Both bounds of the steps that were taken; stands before Opacus's own base, which is known at run time only."""
 
     def __init__(self) -> None:
         self.history: list[tuple[float, float, int]] = []
@@ -115,7 +115,7 @@ class _Watching:
         return measure(phases, tolerance=tolerance).epsilon(delta)
 
     def get_epsilon(self, delta: float, **kwargs: Any) -> float:
-        """The upper jaw at delta: the steps are (this, delta)-differentially private. 0 before the first step."""
+        """The upper bound at delta: the steps are (this, delta)-differentially private. 0 before the first step."""
         taken = self._record.steps if self._record is not None else 0
         return self.bracket(delta, **kwargs).upper if self.history or taken else 0.0
 

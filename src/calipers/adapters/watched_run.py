@@ -1,6 +1,6 @@
 """From what was seen to what is proven: a described run, fixed batches as observed, or nothing.
 
-1. **A described run.** Every step used batches of one loader as that loader's law says: both jaws of `measure` hold.
+1. **A described run.** Every step used batches of one loader as that loader's law says: both bounds of `measure` hold.
    Under Poisson sampling k steps on one batch with noise multipliers s_1, ..., s_k are one step with 1/s^2 the sum of
    1/s_i^2: given that the record is in the batch they are Gaussian releases that compose to one of that noise, and
    whether it is in the batch is drawn once. (Mixing with the same probability keeps one pair below the other.)
@@ -39,7 +39,7 @@ AS_OBSERVED = (
     "draws other batches."
 )
 ONCE_A_PASS = (
-    "The upper jaw counts every record once in every pass with a step, whatever the order. No attack is claimed: the "
+    "The upper bound counts every record once in every pass with a step, whatever the order. No attack is claimed: the "
     "order of the batches was random and nobody saw it."
 )
 IRREGULAR = (
@@ -97,7 +97,7 @@ class NeighborReading:
 
 @dataclass(frozen=True)
 class Description:
-    """`runs` whose upper jaw holds (none: nothing is proven); the lower jaw holds too if `attained`."""
+    """`runs` whose upper bound holds (none: nothing is proven); the lower bound holds too if `attained`."""
 
     runs: tuple[Run, ...]
     attained: bool

@@ -80,9 +80,9 @@ class AuditResult(Printed):
 
     @property
     def as_described(self) -> bool | None:
-        """False if the audit exceeds the certified upper jaw: the implementation is not the run described.
+        """False if the audit exceeds the certified upper bound: the implementation is not the run described.
 
-        None without an upper jaw; True means only that nothing to the contrary was seen.
+        None without an upper bound; True means only that nothing to the contrary was seen.
         """
         return None if self.upper_verdict is None else self.upper_verdict.outcome is not AuditOutcome.FALSIFIED
 
@@ -189,14 +189,14 @@ class _Questions:
     def profiles(self) -> tuple[Profile | None, Profile | None]:
         """What is claimed and what is certified, as functions of epsilon."""
         claimed = None if self.claim is None else profile_of(self.claim, "claim")
-        return claimed, None if self.upper is None else profile_of(self.upper, "upper jaw", certified=True)
+        return claimed, None if self.upper is None else profile_of(self.upper, "upper bound", certified=True)
 
     def split(self, scores: Scores, spent: float) -> SplitScores:
         """The scores, to be looked at with this part of the error."""
         return SplitScores(scores.absent, scores.present, self.confidence, self.selection_share, spent)
 
     def judged(self, split: SplitScores, blind: str) -> tuple[Verdict | None, Verdict | None]:
-        """The verdicts on claim and upper jaw."""
+        """The verdicts on claim and upper bound."""
 
         def verdict(profile: Profile | None, source: Claimed | None) -> Verdict | None:
             if profile is None:
@@ -225,7 +225,7 @@ class _Questions:
         )
 
     def _beside(self, bound: LowerBound) -> LowerBound:
-        """The bound with what claim and upper jaw allow of its quantity."""
+        """The bound with what claim and upper bound allow of its quantity."""
         claim, upper = (allowed(profile, bound.quantity, bound.at) for profile in self.profiles)
         return replace(bound, claim=claim, upper=upper)
 

@@ -70,7 +70,7 @@ class OneRunResult:
     def to_dict(self) -> dict[str, object]:
         """The result as one JSON object."""
         said = {against: {"outcome": outcome.value, "message": text} for against, outcome, text in self.verdicts}
-        verdicts = {"verdict": said.get("claim"), "upper_verdict": said.get("upper jaw"), "notes": list(self.notes)}
+        verdicts = {"verdict": said.get("claim"), "upper_verdict": said.get("upper bound"), "notes": list(self.notes)}
         return {"one_run": True, **as_record(self, "verdicts", "notes", source="target"), **verdicts}
 
 
@@ -136,7 +136,7 @@ def audit_one_run(
     claim: Claimed | None = None,
     upper: Claimed | None = None,
 ) -> OneRunResult:
-    """Bound epsilon at each delta from below, and judge claim and upper jaw at the first.
+    """Bound epsilon at each delta from below, and judge claim and upper bound at the first.
 
     Post-condition: each bound exceeds the truth, and each verdict is FALSIFIED wrongly, with probability at most
     1 - confidence.
@@ -148,13 +148,13 @@ def audit_one_run(
     if not deltas:
         raise InputError("Expected at least one delta, got none.")
     claimed = None if claim is None else profile_of(claim)
-    certified = None if upper is None else profile_of(upper, "upper jaw", certified=True)
+    certified = None if upper is None else profile_of(upper, "upper bound", certified=True)
     bounds = []
     for delta in deltas:
         bound = one_run_audit(found.scores, found.included, guesses=chosen, delta=delta, confidence=confidence)
         claims, proves = (allowed(profile, "epsilon", delta) for profile in (claimed, certified))
         bounds.append(replace(bound, claim=claims, upper=proves))
-    told = (("claim", bounds[0].claim), ("upper jaw", bounds[0].upper))
+    told = (("claim", bounds[0].claim), ("upper bound", bounds[0].upper))
     verdicts = tuple(_judged(name, bounds[0], value, confidence) for name, value in told if value is not None)
     return OneRunResult(found.source, confidence, tuple(bounds), verdicts)
 

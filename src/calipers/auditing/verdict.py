@@ -20,7 +20,7 @@ verdict then estimates how many would do, from the gap that was observed.
 
 The hypotheses of the first two exclude each other, so both errors are at most 1 - confidence without sharing a budget.
 
-Beside a certified upper jaw the same comparison means something else: the jaw is a proof about the run that was
+Beside a certified upper bound the same comparison means something else: the bound is a proof about the run that was
 described. An audit above it shows, with its confidence, that **the implementation is not the run described**.
 """
 
@@ -107,7 +107,7 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
     """Anything that says how much leaks at most, as a profile.
 
     A curve of Side.UPPER, a pair (epsilon, delta), a function delta(epsilon) that holds in both directions, the
-    `claim` of a measurement, or a measurement: its certified upper jaw if `certified`, otherwise the claim it
+    `claim` of a measurement, or a measurement: its certified upper bound if `certified`, otherwise the claim it
     carries.
     """
     if isinstance(claimed, tuple):
@@ -184,7 +184,7 @@ class Verdict:
         against, sure = self.against, f"with confidence {setting(self.confidence)}"
         least_excluded = f"{ceil_digits(self.excluded, 3)} (asked: {setting(self.violation)})"
         if self.outcome is AuditOutcome.FALSIFIED:
-            described = against == "upper jaw"
+            described = against == "upper bound"
             start = "The implementation is not the run described" if described else "Falsified"
             # A claim is no bound of ours; it is shown as it is, to the nearest digit.
             allowed = ceil_digits(self.delta_claimed) if described else claim_digits(self.delta_claimed)

@@ -1,4 +1,4 @@
-"""Find the smallest noise whose upper jaw meets a target."""
+"""Find the smallest noise whose upper bound meets a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration: the smallest noise multiplier whose upper jaw meets a target.
+"""Calibration: the smallest noise multiplier whose upper bound meets a target.
 
 Every leakage falls as noise grows, and on a log-log scale it does so almost along a line, so a
 bracketing secant search needs few measurements. It runs in two passes: coarse measurements find
@@ -32,12 +32,12 @@ More = CorrelatedNoise | Selection | Beside
 """What is measured as a run is, and has noise that can be changed."""
 
 Progress = Callable[[float, float], None]
-"""Called with (noise_multiplier, upper jaw) after every measurement."""
+"""Called with (noise_multiplier, upper bound) after every measurement."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What has an upper jaw that meets the target, and what it achieves.
+    """What has an upper bound that meets the target, and what it achieves.
 
     `found` are the phases of a run; or more than a run: one with correlated noise, the best of several, or one with
     something released beside the gradient.
@@ -200,7 +200,7 @@ class _Search:
         self.achieved: Bracket | None = None
 
     def measure(self, log_noise: float, tolerance: float) -> float:
-        """log(upper jaw / target) at one noise multiplier."""
+        """log(upper bound / target) at one noise multiplier."""
         if self.count >= _MOST_MEASUREMENTS:
             raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
         self.count += 1
@@ -273,7 +273,7 @@ def solve(
     delta0: float = 1e-10,
     **wanted: float | None,
 ) -> Calibration:
-    """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets what is `wanted`.
+    """The run with the smallest noise (within the relative `tolerance`) whose upper bound meets what is `wanted`.
 
     That is one target: epsilon with delta, mu (up to `delta0`), advantage, or tpr with fpr.
     The noise of several phases is changed by one factor: it is the first one's that is found, and the others keep
@@ -291,7 +291,7 @@ def solve(
     search.shrink(coarse, max(1e-2, 2.0 * tolerance))
     crossing, slope = search.settled()
     search.forget()
-    # Only the upper jaw matters here, and it is computed much finer than the bracket is wide.
+    # Only the upper bound matters here, and it is computed much finer than the bracket is wide.
     fine = min(coarse, 5.0 * tolerance)
     search.polish(crossing, slope, fine, tolerance)
     search.bracket(fine, max(4.0 * tolerance, 2e-3))
@@ -315,7 +315,7 @@ def calibrate(run: Beside, **target: Any) -> Beside: ...
 @overload
 def calibrate(run: Sequence[Run], **target: Any) -> tuple[Run, ...]: ...
 def calibrate(run: Run | Sequence[Run] | More, **target: Any) -> Run | tuple[Run, ...] | More:
-    """The same with the smallest noise whose UPPER jaw meets the target; see `solve` for the keywords.
+    """The same with the smallest noise whose upper bound meets the target; see `solve` for the keywords.
 
     Of several phases, all of them with their noise changed by one factor.
     """

@@ -1,4 +1,4 @@
-"""Callbacks that stop a training at its privacy budget and log both jaws while it runs.
+"""Callbacks that stop a training at its privacy budget and log both bounds while it runs.
 
     from calipers.callbacks.lightning import PrivacyBudget       # Trainer(callbacks=[PrivacyBudget(...)])
     from calipers.callbacks.transformers import PrivacyBudget    # trainer.add_callback(PrivacyBudget(...))

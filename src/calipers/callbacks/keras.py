@@ -81,7 +81,7 @@ class _KerasStopping:
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Ask for another epoch, and add both jaws to the logs."""
+        """Ask for another epoch, and add both bounds to the logs."""
         if not self.guard.stopped and not self.guard.allows(new_pass=True, further=self._at_once):
             self.model.stop_training = True
         if logs is not None:

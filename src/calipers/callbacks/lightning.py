@@ -1,6 +1,6 @@
 """A callback for Lightning: `Trainer(callbacks=[PrivacyBudget(...)])`.
 
-Both jaws go to every logger of the trainer (TensorBoard, Weights & Biases, MLflow, CSV), through Lightning's own
+Both bounds go to every logger of the trainer (TensorBoard, Weights & Biases, MLflow, CSV), through Lightning's own
 interface. After each batch the callback asks whether another is within the budget, and sets `trainer.should_stop`
 if not. The longest training that is possible, which `EarlyStopping` may cut short, is the trainer's own plan of steps.
 Lightning goes on in spite of that while `min_steps` or `min_epochs` are not met; then the callback raises

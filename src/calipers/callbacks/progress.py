@@ -29,7 +29,7 @@ class Progress(Protocol):
         """Where the last of `further` steps of one pass falls; `new_pass`: the loop is about to begin another."""
 
     def runs(self, position: int) -> tuple[Run, ...]:
-        """Runs that bound everything up to there from above; an upper jaw of them holds for what was executed."""
+        """Runs that bound everything up to there from above; an upper bound of them holds for what was executed."""
 
     def finished(self) -> tuple[Run, ...]:
         """The part on which attacks count."""

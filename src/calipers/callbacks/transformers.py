@@ -2,7 +2,7 @@
 
     callback = PrivacyBudget(training, epsilon=3, delta=1e-5)
     trainer = Trainer(..., callbacks=[callback])
-    callback.log_to(trainer)                    # both jaws go wherever `report_to` goes
+    callback.log_to(trainer)                    # both bounds go wherever `report_to` goes
 
 The Trainer checks its flag to stop after a step, so the callback asks after each step whether another is within the
 budget. What the flag cannot prevent (the very first step, a step after `should_training_stop` was taken back) raises
@@ -28,7 +28,7 @@ class _TransformersStopping:
         self._trainer: Any = None
 
     def log_to(self, trainer: Any) -> None:
-        """Send both jaws through `trainer.log`, and so to every tracker that it reports to."""
+        """Send both bounds through `trainer.log`, and so to every tracker that it reports to."""
         self._trainer = trainer
 
     def _send(self, values: Mapping[str, float], steps: int) -> None:

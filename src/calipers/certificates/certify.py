@@ -84,7 +84,7 @@ def certify(
     delta: float | None = None,
     progress: Callable[[str], object] = lambda text: None,
 ) -> Certificate:
-    """A certificate for the run at one epsilon or one delta: both jaws where an attack is known, else the upper one.
+    """A certificate for the run at one epsilon or one delta: both bounds where an attack is known, else the upper one.
 
     Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be
     had, and `CertificationError` where none could be found. progress: told what is being done.
@@ -134,7 +134,7 @@ def certify(
 
 
 def _remark(certificate: Certificate, measured: Bracket, asked_delta: bool) -> str | None:
-    """A sentence where the certified upper jaw is clearly above the measured one."""
+    """A sentence where the certified upper bound is clearly above the measured one."""
     name, value = ("epsilon", certificate.epsilon[1]) if asked_delta else ("delta", certificate.delta[1])
     if value is None or float(value) <= _CLEARLY * measured.upper:
         return None

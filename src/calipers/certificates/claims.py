@@ -59,7 +59,7 @@ def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket
 
 
 def _ends(likely: Bracket) -> tuple[float, float]:
-    """Where the lower and the upper jaw are to be expected: each at its own end, if that says anything."""
+    """Where the lower and the upper bound are to be expected: each at its own end, if that says anything."""
     high = likely.upper if math.isfinite(likely.upper) and likely.upper > 0.0 else likely.lower
     return likely.lower or high, high
 

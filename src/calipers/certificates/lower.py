@@ -1,4 +1,4 @@
-"""The lower jaw of a certificate: cells and scores of a test. Any choice is a valid test; this one is close to the
+"""The lower bound of a certificate: cells and scores of a test. Any choice is a valid test; this one is close to the
 best.
 
 One step, or one round, is scored by its rounded log likelihood ratio, or by its rounded term of the sum that the best

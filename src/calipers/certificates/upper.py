@@ -1,4 +1,4 @@
-"""The upper jaw of a certificate: laws that dominate one step of every phase, and what their product shows."""
+"""The upper bound of a certificate: laws that dominate one step of every phase, and what their product shows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class UpperProof:
         dust = dust_of(exact(delta))
         focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
         for number, (phases, back) in enumerate(directions(pairs), 1):
-            say(f"proving the upper jaw, law {number} of {len(directions(pairs))}")
+            say(f"proving the upper bound, law {number} of {len(directions(pairs))}")
             record = _one_direction(phases, back, spacing, dust, focus, say)
             self.laws.append(proven_law(read(record, PROOF, "a proof"), phases, back, dust))
             self.proof.append(record)
@@ -126,7 +126,7 @@ def _by_sums(phase: Phase, back: bool, spacing: Fraction, small: Fraction, focus
     def is_small(place: int) -> bool:
         x = place * spacing
         if not shared:
-            say(f"proving the upper jaw, {len(known)} of at most {len(everywhere)} sums")
+            say(f"proving the upper bound, {len(known)} of at most {len(everywhere)} sums")
         how = shared or sum_for(phase, back, x, tiny)
         known[place] = bound(phase, x, back, read(how, HOW, "a sum")), how
         return bool(known[place][0] - (1 - ball(x).exp() if place < 0 else 0) <= ball(small))

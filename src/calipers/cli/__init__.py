@@ -70,7 +70,7 @@ def _remember_debug(context: click.Context, _option: click.Parameter, value: boo
 def main() -> None:
     """Measure the privacy of the DP-SGD run that was actually executed, from both sides.
 
-    The upper jaw is a proof: the run leaks no more than this. The lower jaw is an attack: an
+    The upper bound is a proof: the run leaks no more than this. The lower bound is an attack: an
     explicit adversary provably gets this much. Every number is one of the two and says what
     licenses it.
 

@@ -99,7 +99,7 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
 
     Every bound holds with the confidence stated, for this pair of datasets under this attack: an
     audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
-    Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
+    Describe the run that TARGET is meant to be, and its certified upper bound is tested as well.
 
     With --ledger an audit can be killed at any moment and continued with --resume; the result is
     the same as without the interruption. A chunk that the ledger holds is played again first; the

@@ -108,7 +108,7 @@ def chosen_distinguisher(target: Target, values: dict[str, Any]) -> Distinguishe
 
 
 def claims(run: Run | None, given: tuple[float, float] | None) -> tuple[Claimed | None, Claimed | None]:
-    """(claim, certified upper jaw): the pair that was given, or what accounting says of the run."""
+    """(claim, certified upper bound): the pair that was given, or what accounting says of the run."""
     if run is None:
         return given, None
     from calipers.measure import measure

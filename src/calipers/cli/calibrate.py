@@ -1,4 +1,4 @@
-"""`calipers calibrate`: the smallest noise whose upper jaw meets a target."""
+"""`calipers calibrate`: the smallest noise whose upper bound meets a target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def calibrate_command(
     outlet: Outlet,
     **values: float | None,
 ) -> None:
-    """Find the smallest noise multiplier whose upper jaw meets a target.
+    """Find the smallest noise multiplier whose upper bound meets a target.
 
     The guarantee is proven for the noise multiplier that is printed. Describe the run as for
     `calipers measure`; its own noise multiplier, if it has one, is ignored. The phases of a run file

@@ -51,7 +51,7 @@ def check_command(
     Exit status, the gravest of all runs:
 
     \b
-      0  the upper jaw, a proof, is within the budget
+      0  the upper bound, a proof, is within the budget
       3  it is not, or nothing finite is proven
       4  an explicit attack already exceeds the budget
       1  the bracket could not be certified, or a receipt contradicts its run

@@ -41,7 +41,7 @@ Compared = tuple[tuple[str, ...], list[Subject], tuple[str, ...]]
 @click.argument("files", nargs=-1, type=FILE, metavar="[NAME=]A.toml [NAME=]B.toml [...]")
 @repeated_run_options
 @option("--samplers", bool, "Compare one run with its counterparts under all samplers.")
-@option("--output", FILE, "Also draw both jaws of all profiles: FILE.png or FILE.svg.", metavar="FILE")
+@option("--output", FILE, "Also draw both bounds of all profiles: FILE.png or FILE.svg.", metavar="FILE")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @outlet_options("refuted", "open")
@@ -59,7 +59,7 @@ def compare_command(
     A file may also state a guarantee (a [guarantee] table) or hold a dp_accounting event (FILE.json).
 
     A run is called certainly more private than another only when its proof beats the other's
-    attack at every error rate. Where the jaws overlap or the curves cross, the verdict says so.
+    attack at every error rate. Where the bounds overlap or the curves cross, the verdict says so.
 
     Name run files, or describe runs by the options of `calipers measure`. An option given several
     times makes one run of each of its values; options beside files replace what the files say, and

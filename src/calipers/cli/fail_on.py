@@ -2,7 +2,7 @@
 
     refuted     an explicit attack exceeds the usual claim (measure, compare): exit status 4
     falsified   an audit found the claim false, with its confidence (audit): exit status 4
-    open        the jaws do not meet, or an audit cannot tell (measure, compare, audit): exit status 3
+    open        the bounds do not meet, or an audit cannot tell (measure, compare, audit): exit status 3
 
 A condition that a command can never find is refused: a gate that cannot close protects nobody.
 """
@@ -52,7 +52,7 @@ def end_measured(fail_on: Sequence[str], measured: Sequence[Answers]) -> None:
 
 
 def end_audited(fail_on: Sequence[str], outcomes: Sequence[AuditOutcome]) -> None:
-    """The same for the verdicts of an audit on the claim and on the upper jaw; without a verdict it is open."""
+    """The same for the verdicts of an audit on the claim and on the upper bound; without a verdict it is open."""
     found = [outcome.value for outcome in outcomes]
     _end(fail_on, falsified="falsified" in found, open=not found or "cannot tell" in found)
 

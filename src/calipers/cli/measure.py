@@ -54,7 +54,7 @@ def measure_command(
     outlet: Outlet,
     certificate: str | None,
 ) -> None:
-    """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
+    """Measure one run: lower bound, upper bound, and what mainstream accounting would claim.
 
     Give the run by options or by --run; options beside a file replace what it says. Or give a guarantee that is
     stated somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event

@@ -1,8 +1,8 @@
 """One run against one budget.
 
-    within        the upper jaw, a proof, does not exceed the budget
+    within        the upper bound, a proof, does not exceed the budget
     unproven      it does, or there is none; no attack exceeds the budget
-    exceeded      the lower jaw, an explicit attack, already exceeds the budget
+    exceeded      the lower bound, an explicit attack, already exceeds the budget
     uncertified   the bracket could not be computed, or no proven statement covers the run
 
 A comparison is exact: upper <= epsilon, or lower > epsilon, on the doubles. Where the budget is so near to a jaw that
@@ -131,7 +131,7 @@ def _narrow_enough(run: Run | Sequence[Run] | Measurement, budget: Budget) -> Br
 
 
 def _near(bracket: Bracket, epsilon: float, tolerance: float) -> bool:
-    """Whether one of the jaws, computed more narrowly, might still move over to the other side of the budget."""
+    """Whether one of the bounds, computed more narrowly, might still move over to the other side of the budget."""
     reach = 2.0 * tolerance * epsilon
     return (epsilon < bracket.upper <= epsilon + reach) or (epsilon - reach <= bracket.lower <= epsilon < bracket.upper)
 

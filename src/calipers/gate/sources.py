@@ -3,7 +3,7 @@
 A file is read for the *run* alone. Numbers that stand in it are never believed: the run is measured again.
 
 Receipts of a training that was watched may say that their run only bounds what was executed (`attained` false: the loop
-broke off, or drew in a way no run describes). Then the upper jaw holds and the lower one is about something else.
+broke off, or drew in a way no run describes). Then the upper bound holds and the lower one is about something else.
 
 JSON in which an object has a key twice is refused: readers disagree about which of the two counts.
 """

@@ -1,4 +1,4 @@
-"""Measure a run: choose the jaws, say why."""
+"""Measure a run: choose the bounds, say why."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class GaussianJaw(CurveJaw):
 
 
 def one_gaussian(shift: float, reason: str) -> Evaluation:
-    """Both jaws of N(shift, 1) against N(0, 1)."""
+    """Both bounds of N(shift, 1) against N(0, 1)."""
     proof = Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{reason} It is mu-GDP with mu = {shift:.12g}.")
     attack = Evidence.of(Kind.TEST, "dong2022:cor2.13", _ATTAINED)
     return Evaluation(GaussianJaw(Side.UPPER, shift, proof), GaussianJaw(Side.LOWER, shift, attack), closes=True)

@@ -169,7 +169,7 @@ class PairProof(PairJaw):
         return Found(jaws.upper, self.evidence())
 
     def evidence(self) -> Evidence:
-        """Why the upper jaw holds."""
+        """Why the upper bound holds."""
         text = (
             f"{self.said} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
             "tilted FFT; truncation, aliasing and rounding are charged upward."
@@ -199,7 +199,7 @@ class PairAttack(PairJaw):
 def composition(
     composed: Composition, reason: str, statement: str, scene: str, ways: tuple[str, str] = RECORD_WAYS
 ) -> Evaluation:
-    """Both jaws of a composition of pairs."""
+    """Both bounds of a composition of pairs."""
     attack = PairAttack(composed, scene, statement, ways)
     return Evaluation(PairProof(composed, reason, statement), attack, composed.exact)
 

@@ -57,7 +57,7 @@ def divided_evaluation(phases: tuple[Run, ...]) -> Evaluation:
 
 
 def divided_attack(run: Run) -> CollinearAttack:
-    """The lower jaw of a divided run, which can be looked at roughly."""
+    """The lower bound of a divided run, which can be looked at roughly."""
     from calipers.measure.divided import divided
 
     return divided(divided_pairs((run,)))[1]

@@ -1,7 +1,7 @@
 """Poisson sampled runs that divide the noisy sum by a number that depends on the data.
 
 Both neighbors of the dataset count: the pairs (N - 1, N) and (N, N + 1), or all pairs of a range of sizes. For each of
-them the upper jaw is the least that any proof gives, the lower jaw the most that any of a few explicit attacks gets
+them the upper bound is the least that any proof gives, the lower bound the most that any of a few explicit attacks gets
 (gradients on one line); the measurement is the largest over the pairs on either side.
 Which pairs there are is `calipers.measure.dataset_sizes`' to say.
 """

@@ -1,11 +1,11 @@
-"""The jaws of a guarantee that somebody states, without a word about the mechanism behind it.
+"""The bounds of a guarantee that somebody states, without a word about the mechanism behind it.
 
 **(epsilon, delta)-DP** has a worst mechanism, randomized response with a mass delta that gives the dataset away
 (Kairouz, Oh, Viswanath): one pair is proven and attained, and everything is closed form. Its trade-off curve has three
 straight pieces. **mu-GDP** is the Gaussian mechanism. **rho-zCDP** has no single worst mechanism: what it implies and
 what some rho-zCDP mechanism attains are two curves (`calipers.mechanisms.concentrated`).
 
-The lower jaw is about the guarantee, not about the mechanism that earned it: it is what *some* mechanism with this
+The lower bound is about the guarantee, not about the mechanism that earned it: it is what *some* mechanism with this
 guarantee leaks. The one behind it may leak less, which no statement of this kind can show.
 """
 
@@ -30,7 +30,7 @@ from calipers.stated import Guarantee
 
 _SLACK = 1e-13
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 4001)
-SOME = "The lower jaw is what some mechanism with this guarantee leaks; the one behind the statement may leak less."
+SOME = "The lower bound is what some mechanism with this guarantee leaks; the one behind the statement may leak less."
 
 
 @implements("calipers:stated-pair")
@@ -165,7 +165,7 @@ def stated_concentrated(rho: float, xi: float = 0.0) -> Evaluation:
 
 
 def stated_guarantee(guarantee: Guarantee) -> Evaluation:
-    """The jaws of a stated guarantee."""
+    """The bounds of a stated guarantee."""
     if guarantee.mu is not None:
         return one_gaussian(guarantee.mu, f"The mechanism is said to be {guarantee.mu:.12g}-GDP.")
     if guarantee.rho is not None:

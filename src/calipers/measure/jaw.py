@@ -91,7 +91,7 @@ class Evaluation:
         assert self.below.side is Side.LOWER
 
     def jaw(self, side: Side) -> Jaw:
-        """The jaw of one side."""
+        """The bound of one side."""
         return self.above if side is Side.UPPER else self.below
 
 

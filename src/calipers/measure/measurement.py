@@ -101,11 +101,11 @@ class Measurement(Printed):
     def _noted(self, bracket: Bracket, name: str) -> Bracket:
         """The bracket; that it is wider than asked is noted where only the computation can be the reason."""
         if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
-            self._missed.append(f"{name} is wider than the tolerance asked for; both jaws hold.")
+            self._missed.append(f"{name} is wider than the tolerance asked for; both bounds hold.")
         return bracket
 
     def _once(self, key: tuple[str, float], ask: Callable[[Jaw], Found]) -> _Jaws:
-        """What both jaws answer, the attack first."""
+        """What both bounds answer, the attack first."""
         if key not in self._answers:
             self._answers[key] = ask(self.evaluation.below), ask(self.evaluation.above)
         return self._answers[key]

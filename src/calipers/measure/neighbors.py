@@ -55,7 +55,7 @@ class NeighborPair:
 
     @functools.cached_property
     def proofs(self) -> tuple[str, ...]:
-        """Statements that may prove the upper jaw."""
+        """Statements that may prove the upper bound."""
         realized = [run for run in self.phases if self._kind(run) == "realized"]
         if not realized:
             moving = all(self._kind(run) == "moving" for run in self.phases)

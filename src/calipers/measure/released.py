@@ -28,7 +28,7 @@ from calipers.stated import Guarantee, Stated
 Mechanism = LawSource | Product | Guarantee
 _WRITTEN = 4
 _ITS_OWN_CLAIM = (
-    "This is a statement about a mechanism, not a run: the claim beside the bracket is its own upper jaw, and nothing "
+    "This is a statement about a mechanism, not a run: the claim beside it is its own upper bound, and nothing "
     "is said about how batches were drawn or what was divided."
 )
 _ATTACK = "The record contributes what each pair assumes and all others contribute nothing, so each release shows it."
@@ -66,7 +66,7 @@ def written(product: Product) -> str:
 
 
 def stated_measurement(stated: Stated, found: Evaluation, tolerance: float, notes: tuple[str, ...]) -> Measurement:
-    """A measurement of what is stated, whose claim is its own upper jaw."""
+    """A measurement of what is stated, whose claim is its own upper bound."""
     claim = Claim(found.above, tolerance)
     return Measurement((), found, claim, tolerance, (*notes, _ITS_OWN_CLAIM), stated=stated)
 

@@ -1,4 +1,4 @@
-"""Which statements license the jaws of a run.
+"""Which statements license the bounds of a run.
 
 The scheme of a sampler says how a run exposes a record; `calipers.measure.evaluation` evaluates exposures together.
 Division by a number that depends on the data is a route of its own. A combination for which nothing is proven is
@@ -232,7 +232,7 @@ _ROUGHLY = 0.05
 
 @dataclass(frozen=True)
 class WorstSize:
-    """The size with the largest lower jaw among those measured, out of sizes `smallest` .. `largest`."""
+    """The size with the largest lower bound among those measured, out of sizes `smallest` .. `largest`."""
 
     dataset_size: int
     epsilon: Bracket
@@ -275,7 +275,7 @@ def worst_dataset_size(
     if not sizes:
         return None
 
-    # A rough attack on every size; both jaws where that leaves open which is the worst.
+    # A rough attack on every size; both bounds where that leaves open which is the worst.
     rough = {size: divided_attack(_resized(run, size)).roughly(delta) for size in sizes}
     worst = sorted(sizes, key=lambda size: -rough[size])[:_MOST_NARROW]
     least = rough[worst[0]] * (1.0 - _ROUGHLY)

@@ -1,7 +1,7 @@
-"""The jaws of releasing the best of a random number of runs.
+"""The bounds of releasing the best of a random number of runs.
 
-See `calipers.mechanisms.selection` for the lemmas above and the test below. The upper jaw is the better of the two
-(`calipers.measure.selected_profile`); the lower jaw is the best of many scores, the likelihood ratio of one run, its
+See `calipers.mechanisms.selection` for the lemmas above and the test below. The upper bound is the better of the two
+(`calipers.measure.selected_profile`); the lower bound is the best of many scores, the likelihood ratio of one run, its
 reciprocal, and orders that are turned.
 """
 

@@ -1,7 +1,7 @@
 """A rho-zCDP guarantee taken as a mechanism: what it proves, and what some rho-zCDP mechanism attains.
 
 rho-zCDP bounds the Renyi divergence of every order t > 1 by rho t, in both directions. Unlike an (epsilon, delta)
-guarantee it has no single worst mechanism, so the two jaws are different objects:
+guarantee it has no single worst mechanism, so the two bounds are different objects:
 
 **Above**, every rho-zCDP mechanism lies above the curve that the orders imply (`calipers.curves.rdp_curve`).
 

@@ -7,7 +7,7 @@
     libraries     what trained (where it is known) and what measured
     provenance    version, date, command, hashes
 
-The lower jaw of a run that only bounds the execution is written as 0: an attack on the description is none on the
+The lower bound of a run that only bounds the execution is written as 0: an attack on the description is none on the
 training.
 """
 
@@ -85,7 +85,7 @@ def receipt_of(found: Executed, deltas: Sequence[float], tolerance: float) -> di
 def measurement_section(
     runs: tuple[Run, ...], attained: bool, deltas: Sequence[float], tolerance: float
 ) -> dict[str, object]:
-    """Both jaws at each delta; no finite upper one, and no attack, where there is no run."""
+    """Both bounds at each delta; no finite upper one, and no attack, where there is no run."""
     for delta in deltas:
         OPEN_UNIT.check("delta", delta)
     if not runs:

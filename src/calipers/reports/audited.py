@@ -100,7 +100,7 @@ def brief_audit(result: AuditResult) -> Document:
 def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     """What the audit shows of epsilon, with the claim and the proof of the run described as diamonds.
 
-    Nothing is proven about the implementation itself, so the right jaw stays open.
+    Nothing is proven about the implementation itself, so the right end stays open.
     """
     if not result.epsilon:
         return ()

@@ -1,13 +1,13 @@
-"""Which of several runs is more private, said only when the two jaws prove it.
+"""Which of several runs is more private, said only when the two bounds prove it.
 
 Write f_A for the true trade-off curve of run A, and u_A <= f_A <= l_A for the curves of its upper
-jaw (proof) and its lower jaw (attack). A is more private than B when f_A >= f_B at every false
-positive rate: then A is no easier to attack than B, whatever the attack. The jaws prove it when
+bound (proof) and its lower bound (attack). A is more private than B when f_A >= f_B at every false
+positive rate: then A is no easier to attack than B, whatever the attack. The bounds prove it when
 
     u_A(alpha) >= l_B(alpha) - slack    for every alpha in [0, 1],
 
 because then f_A >= u_A >= l_B - slack >= f_B - slack. The slack is printed with the verdict. It has
-to be there: an upper jaw keeps a mass of about 1e-16 for what lies beyond its window, so no proof
+to be there: an upper bound keeps a mass of about 1e-16 for what lies beyond its window, so no proof
 separates two runs exactly at alpha = 0. Curves may also cross, and then neither run is more
 private; a comparison at a single delta is still possible and is given beside the verdict.
 """
@@ -117,7 +117,7 @@ class Comparison(Printed):
                     f"{ceil_digits(most)} ({following} at least {floor_digits(least)}). No run is proven to be the "
                     "most private at every false positive rate."
                 )
-        return "Which run is the most private is not proven: jaws overlap or curves cross."
+        return "Which run is the most private is not proven: bounds overlap or curves cross."
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ MOST_SIDE_BY_SIDE = 4
 """Of more runs than this the table has one in each row, and pairs are told together."""
 _ALL_OF = {
     Order.SAME: f"Equally private (error rates within {setting(SLACK)})",
-    Order.OPEN: "Nothing is proven for all error rates (jaws overlap or curves cross) between",
+    Order.OPEN: "Nothing is proven for all error rates (bounds overlap or curves cross) between",
     Order.INCOMPARABLE: "Not comparable, as they differ in adjacency or view",
 }
 
@@ -253,14 +253,14 @@ def compare(
 
 
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[ProfileBounds]:
-    """Both jaws of every privacy profile on one grid of epsilons, read off the trade-off curves."""
+    """Both bounds of every privacy profile on one grid of epsilons, read off the trade-off curves."""
     grid = shown_epsilons(measurements)
     jaws = ([one.curve(side).delta(grid) for side in (Side.LOWER, Side.UPPER)] for one in measurements)
     return [ProfileBounds(name, grid, *both) for name, both in zip(names, jaws, strict=True)]
 
 
 def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
-    """A grid up to where the loosest upper jaw reaches `SMALLEST_SHOWN`, or to the largest epsilon that is finite."""
+    """A grid up to where the loosest upper bound reaches `SMALLEST_SHOWN`, or to the largest epsilon that is finite."""
     ends = [one.curve(Side.UPPER).epsilon(SMALLEST_SHOWN) for one in measurements]
     last = max([end for end in ends if math.isfinite(end)], default=1.0) or 1.0
     # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
@@ -277,7 +277,7 @@ def _sentence(first: str, second: str, order: Order) -> str:
     if order is Order.SAME:
         return f"{first} and {second} are equally private (error rates within {setting(SLACK)})."
     if order is Order.OPEN:
-        return f"Between {first} and {second} nothing is proven for all error rates: jaws overlap or curves cross."
+        return f"Between {first} and {second} nothing is proven for all error rates: bounds overlap or curves cross."
     if order is Order.INCOMPARABLE:
         return (
             f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."

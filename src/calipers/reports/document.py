@@ -67,7 +67,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class Range:
-    """Both jaws in one cell."""
+    """Both bounds in one cell."""
 
     lower: Number
     upper: Number
@@ -201,12 +201,12 @@ def nearest(value: float, digits: int = DIGITS) -> Number:
 
 
 def ends(bracket: Bracket) -> tuple[Number, Number]:
-    """Both jaws as numbers, the lower one rounded down and the upper one up."""
+    """Both bounds as numbers, the lower one rounded down and the upper one up."""
     return at_least(bracket.lower), at_most(bracket.upper)
 
 
 def words_of(cell: Cell, between: str = " to ") -> str:
-    """A cell as text; both jaws with something between them."""
+    """A cell as text; both bounds with something between them."""
     if isinstance(cell, Range):
         return f"{cell.lower.with_unit}{between}{cell.upper.with_unit}"
     if isinstance(cell, Number):

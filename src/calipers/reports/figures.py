@@ -48,7 +48,7 @@ def rate_figures(measurement: Measurement, answers: Answers) -> tuple[Figure, Fi
 def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bool = True) -> Figure | None:
     """delta against epsilon down to the smallest depth with a finite proof; None where there is none.
 
-    The claim is a measurement of its own; whoever needs the two jaws alone leaves it out.
+    The claim is a measurement of its own; whoever needs the two bounds alone leaves it out.
     """
     try:
         view = profile_view(*profile_grid(measurement))
@@ -114,7 +114,7 @@ def interval_figure(
 ) -> Figure:
     """Pairs of jaws on one axis, with the table that says the same: both ends of each, where no other is given."""
     description = (
-        "The left jaw is what an explicit attack shows, the right jaw what is proven; the truth lies between them."
+        "The left end is what an explicit attack shows, the right end what is proven; the truth lies between them."
     )
     picture = Intervals(name, title, description, axis_for(title.partition(" at ")[0], rows), rows)
     both = tuple((row.label, at_least(row.lower), at_most(row.upper)) for row in rows)

@@ -122,7 +122,7 @@ def _figure(figure: parts.Figure) -> str:
         entries = [(swatch(line.role), line.label) for line in picture.lines]
     else:
         marks = {(role, label): None for row in picture.rows for label, role, _ in row.marks}
-        entries = [(mark_swatch("attack"), "lower jaw (attack)"), (mark_swatch("proof"), "upper jaw (proof)")]
+        entries = [(mark_swatch("attack"), "lower bound (attack)"), (mark_swatch("proof"), "upper bound (proof)")]
         entries += [(mark_swatch(role), label) for role, label in marks]
     legend = "".join(f"<li>{sample}{_text(label)}</li>" for sample, label in entries)
     return (

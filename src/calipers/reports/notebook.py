@@ -54,7 +54,7 @@ def document_of(thing: object) -> Document:
 
 
 def _bracket(bracket: Bracket) -> Document:
-    """Both jaws on a ruler, and what licenses them."""
+    """Both bounds on a ruler, and what licenses them."""
     row = Interval("value", bracket.lower, bracket.upper)
     figure = interval_figure("bracket", "value", (row,))
     licenses = (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))

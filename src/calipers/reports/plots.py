@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _MISSING = "Pictures need matplotlib; install it, or ask for CSV."
 PROOF, ATTACK, PAPER = "#1b6ca8", "#c8452d", "#8a8a8a"
-LABELS = {Side.UPPER: "upper jaw (proof)", Side.LOWER: "lower jaw (attack)"}
+LABELS = {Side.UPPER: "upper bound (proof)", Side.LOWER: "lower bound (attack)"}
 RUN_COLORS = ("#1b6ca8", "#c8452d", "#2f8f4e", "#7d4ca8", "#b8860b", "#4a4a4a")
 COLORS = {Side.UPPER: PROOF, Side.LOWER: ATTACK}
 
 
 def draw_tradeoff(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
-    """Trade-off curves, beta against alpha. The truth lies between the jaws; perfect privacy is dashed."""
+    """Trade-off curves, beta against alpha. The truth lies between the bounds; perfect privacy is dashed."""
     ax.plot([0, 1], [1, 0], color=PAPER, linestyle="--", linewidth=1, label="perfect privacy")
     ax.set(xlabel="type I error (false positive rate)", ylabel="type II error (false negative rate)")
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -50,9 +50,9 @@ def _with_jaws(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
 
 
 def draw_profiles(ax: Axes, profiles: Sequence[ProfileBounds], *, smallest: float = 1e-8) -> Axes:
-    """Both jaws of several privacy profiles, one color each: solid the proof, dashed the attack, the truth between."""
+    """Bounds of several privacy profiles, one color each: solid the proof, dashed the attack, the truth between."""
     for i, (profile, color) in enumerate(zip(profiles, itertools.cycle(RUN_COLORS))):
-        width = max(1.4, 3.4 - 0.6 * i)  # of two jaws that coincide the first stays visible around the second
+        width = max(1.4, 3.4 - 0.6 * i)  # of two bounds that coincide the first stays visible around the second
         lower, upper = (jaw.clip(min=0.1 * smallest) for jaw in (profile.lower, profile.upper))
         ax.fill_between(profile.epsilon, lower, upper, color=color, alpha=0.15, linewidth=0)
         ax.plot(profile.epsilon, upper, color=color, linewidth=width, label=profile.name)

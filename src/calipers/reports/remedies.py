@@ -96,7 +96,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
         yield Remedy("A stated guarantee says nothing of its mechanism: describe the run, and measure that.")
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
         yield Remedy(
-            "The jaws meet: the number can only be lowered by changing the run, with more noise, fewer steps or a "
+            "The bounds meet: the number can only be lowered by changing the run, with more noise, fewer steps or a "
             "smaller share of the data in each batch. calipers calibrate finds the noise for a target."
         )
     if answers.regret > GOOD_REGRET:

@@ -128,7 +128,7 @@ def brief_calibration(calibration: Calibration) -> Document:
 
 
 NOISE_DIGITS = 8
-_SMALLEST = "The smallest noise multiplier found whose upper jaw meets the target, rounded up"
+_SMALLEST = "The smallest noise multiplier found whose upper bound meets the target, rounded up"
 
 
 def asked(

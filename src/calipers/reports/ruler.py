@@ -5,7 +5,7 @@
     ├─────────┼───────────────◇────────────────────────▶◀──────────┤
     1         2     claim 2.3797, refuted                         20
 
-The jaws stand where the numbers are, to a column; when both fall into one column the right one moves by one. Numbers
+The bounds stand where the numbers are, to a column; when both fall into one column the right one moves by one. Numbers
 are rounded outward, like everywhere.
 """
 

@@ -121,7 +121,7 @@ def subject_file(answers: Answers) -> str:
 
 
 def numbers_section(answers: Answers, tolerance: float) -> Section:
-    """Every reading between its two jaws."""
+    """Every reading between its two bounds."""
     blocks: list[Block] = [numbers_table(answers)]
     if not is_closed(answers.leading.bracket, tolerance):
         blocks.append(
@@ -173,7 +173,7 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
     blocks: list[Block] = [
         Prose(
             "An attack decides whether one record was used. The shaded region between proof and attack holds the true "
-            "curve; where it looks like a single line, the jaws meet."
+            "curve; where it looks like a single line, the bounds meet."
         ),
         *rate_figures(measurement, answers),
         profile_figure(measurement, answers)
@@ -220,7 +220,7 @@ def claim_section(answers: Answers) -> Section:
     """Poisson accounting of the undivided sum, whatever was executed."""
     intro = USUAL
     if answers.stated is not None:
-        intro += " Here no run is described: the claim is the upper jaw of what is stated."
+        intro += " Here no run is described: the claim is the upper bound of what is stated."
     elif is_claimed_run(answers.runs):
         intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
     elif not comparable(answers.runs):

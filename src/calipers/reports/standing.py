@@ -23,11 +23,11 @@ _BADGES = {
 }
 _ISOLATED = Badge("covered by the proof in the isolated view only", "open")
 _OWN = Badge("about this very run", "plain")
-_STATED = Badge("its own upper jaw", "plain")
+_STATED = Badge("its own upper bound", "plain")
 
 
 def is_closed(bracket: Bracket, tolerance: float) -> bool:
-    """Whether the jaws meet within the relative tolerance; those with an infinite gap never do."""
+    """Whether the bounds meet within the relative tolerance; those with an infinite gap never do."""
     return math.isinf(bracket.lower) or (math.isfinite(bracket.upper) and bracket.relative_width <= tolerance)
 
 

@@ -133,7 +133,7 @@ def _along(axis: Axis, value: float) -> float:
 
 
 def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str]:
-    """A beam between two jaws, the row's name above it. Jaws open towards each other, like those of calipers."""
+    """A beam between two bounds, the row's name above it. Jaws open towards each other, like those of calipers."""
     low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + (54 if named else 32)
     upper, lower = _number(y - 11), _number(y + 11)
     parts = [
@@ -156,7 +156,7 @@ def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str
 
 
 def _jaw_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
-    """What the jaws say, above them: the attack's number ends at its jaw, the proof's begins at its own."""
+    """What the bounds say, above them: the attack's number ends at its jaw, the proof's begins at its own."""
     left = f"≥ {floor_digits(row.lower)}"
     right = f"≤ {ceil_digits(row.upper)}" if math.isfinite(row.upper) else "none proven"
     begin = min(max(high, 16 + len(left) * LETTER + 8), WIDTH - 16 - len(right) * LETTER)

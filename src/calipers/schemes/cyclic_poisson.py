@@ -60,8 +60,8 @@ class CyclicPoissonScheme(Scheme):
         return (
             f"A record takes part in at most {turns} of {run.total_steps} steps, those of its group, each time by a "
             "coin of its own. Groups are read as known (a record's index modulo their number) and as independent of "
-            "other records. The lower jaw is about an adversary who knows the groups; a split that is drawn and kept "
-            "secret shows no more than the upper jaw, and one whose groups move when a record is added is not covered.",
+            "other records. The lower bound is about an adversary who knows the groups; a split that is drawn and kept "
+            "secret shows no more than the upper bound; one whose groups move when a record is added is not covered.",
         )
 
     def derived(self, run: RunFields) -> tuple[str, ...]:

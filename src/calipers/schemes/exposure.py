@@ -85,7 +85,7 @@ class Attack(Participations[LowerSource]):
 
 @dataclass(frozen=True)
 class Exposure:
-    """The proofs that compete for the upper jaw of one phase, and the attack behind its lower jaw.
+    """The proofs that compete for the upper bound of one phase, and the attack behind its lower bound.
 
     `attacks`: further attacks, which compete. `neighbors`: the exposures of further neighbors of the dataset.
     `covering`: one proof about all neighbors that says next to nothing more, from which whole curves are read.

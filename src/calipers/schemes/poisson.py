@@ -56,7 +56,7 @@ class PoissonScheme(Scheme):
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """The guarantee belongs to coins, not to shuffling."""
         return (
-            "The upper jaw holds only if batches were really drawn by Poisson sampling, every record independently in "
+            "The upper bound holds only if batches were drawn by Poisson sampling, every record independently in "
             "every step. If the data were shuffled, say sampler = 'shuffle'.",
         )
 

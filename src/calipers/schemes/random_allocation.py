@@ -93,7 +93,7 @@ class RandomAllocationScheme(Scheme):
         return hidden_noise(run)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
-        """Independence, and why the jaws differ."""
+        """Independence, and why the bounds differ."""
         return (
             f"Every record takes part in exactly {run.participations} of {run.total_steps} steps, drawn independently "
             "of all others. The exact pair is an elementary symmetric mean of the steps' ratios; above it stands the "

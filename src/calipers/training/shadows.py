@@ -8,7 +8,7 @@
 canaries do (`calipers.training.canaries`). A run shows one number:
 
 - *black-box* log(p / (1 - p)), p what the finished model gives the record's label;
-- *white-box* the log likelihood ratio of all noisy sums. As for the adversary of the lower jaw, everything about the
+- *white-box* the log likelihood ratio of all noisy sums. As for the adversary of the lower bound, everything about the
   other records is known, their draws included, and subtracted: what is left of a sum is noise, and the record's clipped
   gradient if it is in and drawn. That is so where every record is drawn by its own coin (Poisson). Who knows the
   batches of all others of a shuffled epoch knows the record's own, which is more than the accounting allows him:

@@ -89,7 +89,7 @@ function value(group, x, y, anchor, end, what) {
   text.dataset.what = what;
 }
 
-// One chart with both jaws of several runs. `chart`: x, y (names), log (of y), low, high, series.
+// One chart with both bounds of several runs. `chart`: x, y (names), log (of y), low, high, series.
 export function drawCurves(host, chart, tip) {
   const { svg, width, height } = sheet(host, 300, `${chart.y} against ${chart.x}`);
   const left = 54, right = width - 12, top = 8, bottom = height - 40;

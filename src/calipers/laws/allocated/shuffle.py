@@ -1,4 +1,4 @@
-"""Attacks on shuffled batches of fixed size: a lower jaw for the worst-case view.
+"""Attacks on shuffled batches of fixed size: a lower bound for the worst-case view.
 
 The dataset (Chua et al. 2024): every other record pulls by -1, so each of the T batches of an epoch sums to -B,
 except that of the differing record: -B + 2 when it is present (+1), -B + 1 when it is zeroed out. With
@@ -21,7 +21,7 @@ with probability 1 - r both hypotheses show pure noise. The best event is then
 {sum_t (U_t - k V_t) > T (1 - r)(k - 1)/r}, and all probabilities are mixtures with those of pure noise.
 
 No dominating pair is proven for this sampler: the other records' positions give the differing one's away, in ways
-that depend on the dataset. `law(Side.UPPER)` therefore raises; see Theorem 4.1 of Chua et al. for an upper jaw.
+that depend on the dataset. `law(Side.UPPER)` therefore raises; see Theorem 4.1 of Chua et al. for an upper bound.
 """
 
 from __future__ import annotations

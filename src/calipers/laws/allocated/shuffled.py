@@ -1,4 +1,4 @@
-"""The upper jaw of shuffled batches: where the record is, the others do not tell.
+"""The upper bound of shuffled batches: where the record is, the others do not tell.
 
 One epoch deals N records, in a fresh random order, into M batches of B; R = N - M B of them are left over. One record x
 differs (zeroed out: a ghost keeps its place; or replaced). The theorem (docs/mathematics, "shuffled batches"): if at

@@ -1,4 +1,4 @@
-"""The attack that changes sides: a better lower jaw of shuffled batches than any fixed dataset gives.
+"""The attack that changes sides: a better lower bound of shuffled batches than any fixed dataset gives.
 
 Everybody else pulls by -u in every step of an epoch of T batches. With x_t = (sum of batch t along u + B)/sigma, where
 sums carry noise of deviation sigma, a batch without the record shows pure noise. The adversary chooses the record's

@@ -191,7 +191,7 @@ def _window(factors: Sequence[Factor], log_escape: float) -> Window:
 def _upper_window(factors: Sequence[Factor], log_escape: float, decay: float) -> Window:
     """A shorter window for an UPPER measure whose tail sums have weights e^(-decay distance).
 
-    Mass that goes around the circle only adds to an upper jaw, so nothing is charged for it; the circle
+    Mass that goes around the circle only adds to an upper bound, so nothing is charged for it; the circle
     is just made long enough that it adds little. Mass beyond the right end is charged, but with the
     weight it has there. We look from a point `ahead` of the center, where the answer may lie:
 

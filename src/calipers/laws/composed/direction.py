@@ -43,7 +43,7 @@ from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSo
 
 COARSEST, FINEST = 0.25, 1e-4
 SIGNED_CELLS = 0.35
-"""For the upper jaw of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
+"""For the upper bound of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
 PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
 """Cells of pilots; they are finer where the total would lie so many deviations astray."""
 ATTACK_RESOLUTION = 0.05
@@ -67,7 +67,7 @@ Laws = list[tuple[Law, int]]
 
 @dataclass(frozen=True)
 class Jaws:
-    """lower <= truth <= upper, and the test behind the lower jaw (score threshold, direction)."""
+    """lower <= truth <= upper, and the test behind the lower bound (score threshold, direction)."""
 
     lower: float
     upper: float

@@ -53,7 +53,7 @@ def _depth(log_delta: float, direction: Direction) -> float:
 
 
 def epsilon_above(product: Product, delta: float, tolerance: float, signed: bool = False) -> float:
-    """At least epsilon(delta) of what the UPPER laws dominate, in both orders; `signed`: as fine as of both jaws."""
+    """At least epsilon(delta) of what the UPPER laws dominate, in both orders; `signed`: as fine as of both bounds."""
     log_delta = math.log(delta)
     ordered = [(saddle_for_delta(way.pilot(_depth(log_delta, way)), log_delta), way) for way in product.directions]
     ordered.sort(key=lambda item: -item[0].mean)

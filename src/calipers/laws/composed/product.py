@@ -3,14 +3,14 @@
 `Product` holds factors (anything that can state its law on a side, with a multiplicity) and
 answers epsilon(delta), delta(epsilon) and whole curves with a certified lower and upper value.
 Composition of dominating pairs dominates the composed mechanism, and a product of the pairs of
-one fixed attack is itself an attack, so both jaws are products of laws.
+one fixed attack is itself an attack, so both bounds are products of laws.
 
 How fine to compute is decided from the tolerance. Splitting atoms over cells of width H adds
 about H^2/6 to the variance of a step's log ratio, hence theta (theta - 1) E[H^2]/12 to its log moment;
-that moves epsilon by T theta E[H^2]/12, and the lower jaw loses half as much. With cells and lattice
-both at `eta` standard deviations of a step, the upper jaw is off by V theta eta^2 / 6 and the lower jaw
+that moves epsilon by T theta E[H^2]/12, and the lower bound loses half as much. With cells and lattice
+both at `eta` standard deviations of a step, the upper bound is off by V theta eta^2 / 6 and the lower bound
 by half of that, V being the variance of the tilted total. We solve for eta, compute, look at the width, and
-refine if needed. The upper jaw is what people sign, so beyond the tolerance it is computed as if
+refine if needed. The upper bound is what people sign, so beyond the tolerance it is computed as if
 on a lattice of 1e-4, where that is affordable.
 """
 
@@ -44,7 +44,7 @@ _MOMENTS_MISS = 1.05
 _DEEPEST_LOG_DELTA = -640.0
 """Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
 SMALLEST_DELTA = 1e-300
-"""Smaller values are no longer relatively accurate as doubles: a lower jaw is 0 there."""
+"""Smaller values are no longer relatively accurate as doubles: a lower bound is 0 there."""
 _ROUNDS = 6
 _FAINT = 0.05
 """An epsilon below this share of the deviation of the total has no digits that anyone reads."""
@@ -53,7 +53,7 @@ _FINER, _MISSED = 0.3, 0.1
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
 _SIGNED_STEP, _SIGNED_LENGTH, _FEW_STEPS = 0.9e-4, 200_000.0, 1000
-"""The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it; one of twice
+"""The upper bound is split no coarser than this lattice, as long as a lattice of this length can hold it; one of twice
 the length, where steps are few."""
 
 
@@ -187,7 +187,7 @@ def _finest_eta(steps: int) -> float:
 
 
 def signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
-    """The finer eta of the upper jaw: cells and lattice together cost no more than a lattice of _SIGNED_STEP."""
+    """The finer eta of the upper bound: cells and lattice together cost no more than a lattice of _SIGNED_STEP."""
     if steps == 1:
         return min(eta, max(0.1 * eta, 2e-3))
     # A total made of few large steps is not bell-shaped, and errors weigh more than the saddle point says.
@@ -241,7 +241,7 @@ def _conditioned_epsilon(
 
 def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
-    # The upper jaw is computed finer anyway, so nearly the whole tolerance is the lower jaw's: V theta eta^2 / 12.
+    # The upper bound is computed finer anyway, so nearly the whole tolerance is the lower bound's: V theta eta^2 / 12.
     finest = _finest_eta(direction.steps())
     eta = max(finest, within(1.7 * eta_for(saddle, tolerance)))
     best = Jaws(0.0, math.inf, math.inf, direction.reverse)
@@ -252,7 +252,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
         tests = direction.lower(Look(saddle, eta, log_tail, log_escape, TailFocus(delta=delta)))
         lower = tests.epsilon(delta)
         if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
-            # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
+            # The estimate of where epsilon lies was poor; look there before spending on the upper bound.
             saddle, rough = _recentered(direction, log_tail, saddle, lower, False), False
             best = Jaws(max(lower, best.lower), best.upper, tests.best_test(lower)[1], direction.reverse)
             continue
@@ -349,7 +349,7 @@ def _tilted_delta(
     rounds: int = _ROUNDS,
 ) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, upper <= known, or the finest grid; always a valid bracket."""
-    # Both jaws together move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
+    # Together the bounds move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
     curvature = 1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)
     finest = _finest_eta(direction.steps())
     eta = max(finest, within(math.sqrt(4.0 * 0.6 * tolerance / curvature)))

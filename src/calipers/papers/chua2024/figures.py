@@ -72,6 +72,6 @@ def figure(
         add_quote(quoted, published.FIGURE_7_AT_ONE_HALF, shown, quantity, bins=False)
     for place in watched(places, progress):
         found = by_every_route(*_asked(shown, quantity, place))
-        # Deterministic batches are drawn by their upper jaw, the others as they are known.
+        # Deterministic batches are drawn by their upper bound, the others as they are known.
         curves.add(**{AXES[quantity]: place}, **(found | {"deterministic": jaws_of(found["deterministic"])[1]}))
     return Computed([curves, quoted, _marks(shown.quotes, AXES[quantity])], {"shown": shown})

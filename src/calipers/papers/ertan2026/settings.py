@@ -76,14 +76,14 @@ def isolated(run: Run) -> Measurement:
 def worst_case_epsilon(run: Run, delta: float) -> tuple[float, float, str]:
     """Jaws of ε(delta) of shuffling in the worst case, and a note where the lower one could be closer.
 
-    The attack on several long epochs takes seconds. There the lower jaw is that of the isolated view, whose adversary
+    The attack on several long epochs takes seconds. There the lower bound is that of the isolated view, whose adversary
     is one that the worst case includes, and the upper one is still the proof (fixed batches).
     """
     if run.total_epochs == 1 or run.steps_per_epoch <= _LONGEST_ATTACKED:
         found = shuffle(run).epsilon(delta)
         return found.lower, found.upper, ""
     fixed = measure(run.replace(sampler="deterministic"), tolerance=_TOLERANCE)
-    return isolated(run).epsilon(delta).lower, fixed.epsilon(delta).upper, "lower jaw: isolated view"
+    return isolated(run).epsilon(delta).lower, fixed.epsilon(delta).upper, "lower bound: isolated view"
 
 
 def poisson_ceiling(rounds: int, epochs: int = 1) -> float:

@@ -32,7 +32,7 @@ def quoted_tpr(progress: Progress) -> Computed:
     reported = [adp_tradeoff(value, published.DELTA) for value in (epsilon.lower, epsilon.upper)]
 
     def rates(fpr: float, unit: float = 1.0) -> dict[str, Interval]:
-        """Both jaws of the true positive rate, of the run and of its pair."""
+        """Both bounds of the true positive rate, of the run and of its pair."""
         a, b, c, d = (unit * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee, *reported))
         return {"tpr": (a, b), "tpr_of_epsilon": (c, d)}
 

@@ -4,7 +4,7 @@ Every representation implies a trade-off curve at or below the true one, and its
 true curve to the implied one. We put the attack in the place of the true curve, so every regret here is an upper
 bound; the attack is so close that the difference is below 1e-4.
 
-- (epsilon, delta): the two lines of Equation 2 at delta = 1e-5, with the upper jaw of epsilon.
+- (epsilon, delta): the two lines of Equation 2 at delta = 1e-5, with the upper bound of epsilon.
 - RDP: all orders of a grid at once. "Proposition 12" converts each order to a profile as the paper does (Canonne et
   al.); "optimal" takes the region of Appendix A.6, whose curve is the best that these orders imply.
 - zCDP: rho must hold at *every* order t > 1. For subsampled Gaussians that is rho = T/(2 sigma^2), as if there were no

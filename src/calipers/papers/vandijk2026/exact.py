@@ -3,11 +3,11 @@
 One epoch of M rounds shows the mean of M independent likelihood ratios (`calipers.laws.allocated.average`), E epochs
 the product of E such pairs. The paper's delta, the largest distance of the trade-off curve below 1 - a, is the
 advantage (total variation, delta at epsilon = 0) of that pair: f(a) >= 1 - a - delta for all a exactly when the
-advantage is at most delta. The jaws below are a bracket of it.
+advantage is at most delta. The bounds below are a bracket of it.
 
 **Rounds.** The mean of M + 1 independent copies is the average, over which copy is left out, of means of M. By Jensen
 it is below them in convex order, and products keep that order: the advantage never grows with M. So there is a fewest
-M for a given delta, and it lies above every M whose lower jaw exceeds delta and at or below every M whose upper jaw
+M for a given delta, and it lies above every M whose lower bound exceeds delta and at or below every M whose upper bound
 does not.
 """
 

@@ -107,7 +107,7 @@ def figure_1(progress: Progress) -> Computed:
         claimed = theorem.shuffle_delta(sigma, 10**8).delta
         table.beside(first=start, least=math.exp(3.0 / sigma**2), claimed=claimed, shown=jaws)
         table.beside(excess=(claimed / jaws[1], claimed / jaws[0]))
-    # The upper jaw at one noise multiplier against the lower jaw at the one before, at the same M.
+    # The upper bound at one noise multiplier against the lower bound at the one before, at the same M.
     pairs = [pair for m in _EXACT_ROUNDS for pair in pairwise(table.where(rounds=m, what="pair"))]
     grows = sum(after["delta"][1] >= before["delta"][0] for before, after in pairs)
     return Computed([table, Sheet("claims").beside(grows=grows)])
