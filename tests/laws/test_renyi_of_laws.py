@@ -151,13 +151,23 @@ def test_expected_batches_bound_every_choice_of_gradients(order: float) -> None:
     assert math.isfinite(found.upper)
 
 
+SHUFFLED = {
+    "sampler": "shuffle",
+    "dataset_size": 1050,
+    "batch_size": 100,
+    "epochs": 3,
+    "noise_multiplier": 1.0,
+    "adjacency": "zero-out",
+}
+
+
 @pytest.mark.slow
 def test_shuffled_epochs_lie_between_the_attack_and_fixed_batches() -> None:
     """With a record left over the bracket is narrower than fixed batches: 3 t/(2 sigma^2) for three epochs."""
-    found = measure(Run(sampler="shuffle", dataset_size=1050, batch_size=100, epochs=3, noise_multiplier=1.0)).rdp(2.0)
+    found = measure(Run(**SHUFFLED)).rdp(2.0)
     assert 2.0 < found.lower <= found.upper < 0.75 * 3.0
     order = 40.0
-    high = measure(Run(sampler="shuffle", dataset_size=1050, batch_size=100, epochs=3, noise_multiplier=1.0)).rdp(order)
+    high = measure(Run(**SHUFFLED)).rdp(order)
     assert high.lower <= high.upper <= 1.5 * order * (1.0 + 1e-9)
 
 

@@ -27,6 +27,8 @@ from calipers.samplers import BallsAndBins, Shuffle
 
 
 def dealt(sampler: str, records: int, batch: int, noise: float, epochs: int = 1, **more: Any) -> Run:
+    if sampler in ("shuffle", "deterministic"):
+        more.setdefault("adjacency", "zero-out")
     return Run(dataset_size=records, batch_size=batch, epochs=epochs, noise_multiplier=noise, sampler=sampler, **more)
 
 

@@ -9,7 +9,7 @@ import pytest
 import calipers as cp
 from calipers.measure.grouped import GroupedProof
 
-MNIST = {"dataset_size": 60_000, "epochs": 1, "noise_multiplier": 1.1, "sampler": "shuffle"}
+MNIST = {"dataset_size": 60_000, "epochs": 1, "noise_multiplier": 1.1, "sampler": "shuffle", "adjacency": "zero-out"}
 KEPT = {
     256: {
         "epsilon": (2.9829, 2.9839),

@@ -21,6 +21,8 @@ from calipers.run import Run
 
 
 def dealt(sampler: str, batches: int, noise: float, epochs: int = 1, **more: Any) -> Run:
+    if sampler in ("shuffle", "deterministic"):
+        more.setdefault("adjacency", "zero-out")
     return Run(dataset_size=batches, batch_size=1, epochs=epochs, noise_multiplier=noise, sampler=sampler, **more)
 
 

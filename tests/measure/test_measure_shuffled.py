@@ -14,6 +14,8 @@ from calipers.run import Run
 
 
 def shuffled(size: int, batch: int, sigma: float, epochs: int, **more: object) -> Run:
+    """With a record that is zeroed out; `test_add_remove_shuffled` adds and removes one."""
+    more.setdefault("adjacency", "zero-out")
     return Run(
         dataset_size=size,
         batch_size=batch,
@@ -56,7 +58,7 @@ def test_a_kept_last_batch_can_be_described() -> None:
     run = shuffled(50_000, 512, 4.0, 1, last_batch="keep")
     assert (run.steps_per_epoch, run.total_steps) == (98, 98)
     assert run.replace(steps=98) == run.replace(epochs=1).replace(steps=98)
-    with pytest.raises(InputError, match="last_batch='keep': 98 steps"):
+    with pytest.raises(InputError, match="98 batches if the last, shorter batch is kept"):
         shuffled(50_000, 512, 4.0, 1).replace(steps=98)
     with pytest.raises(InputError, match="last_batch"):
         Run(dataset_size=50_000, batch_size=512, epochs=1, noise_multiplier=1.0, last_batch="keep")

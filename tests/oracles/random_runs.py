@@ -111,7 +111,7 @@ def sampled(kind: str, rng: np.random.Generator) -> Asked:
     elif kind in ("balls-and-bins", "shuffle"):
         del keys["steps"]
         keys |= {"epochs": epochs, "reshuffle": "once"}
-        keys["adjacency"] = adjacency if kind == "shuffle" or adjacency == "substitute" else "zero-out"
+        keys["adjacency"] = "substitute" if adjacency == "substitute" else "zero-out"
     run = Run(**keys)  # type: ignore[arg-type]
     times = run.participations if run.participations is not None else run.total_steps
     # A record moves the sum of a known batch by 2 at most, unless it is drawn with replacement and fills all places.

@@ -80,7 +80,7 @@ def drawn(rng: np.random.Generator) -> Draw:
         dataset_size=batches * batch + rest,
         batch_size=batch,
         epochs=1,
-        adjacency="substitute" if replaced else str(rng.choice(["zero-out", "add-remove"])),
+        adjacency="substitute" if replaced else "zero-out",
         last_batch="keep" if kind == "kept" else "drop",
         reshuffle="once" if kind == "once" else "every-epoch",
     )

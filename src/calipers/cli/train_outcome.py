@@ -62,7 +62,7 @@ def report_outcome(
 
         run = trained.run(adjacency=chosen["adjacency"] or "")
         measurement = measure(run, tolerance=tolerance)
-        answers = answer(measurement, questions)
+        answers = answer(measurement, questions, with_relations=True)
         facts = [("data", data.name), ("model", str(chosen["model"])), ("accuracy", f"{found:.4f}")]
         facts += [("vocabulary", _UNCOVERED)] if uncovered else []
         write_when_asked(report_path, lambda: report_training(measurement, questions, facts))
