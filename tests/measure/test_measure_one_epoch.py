@@ -17,7 +17,7 @@ KEPT = {
         "tpr 0.1": (0.1552, 0.1562),
         "tpr 0.01": (0.025295, 0.02553),
         "tpr 0.001": (0.004608, 0.0046348),
-        "tpr 1e-06": (2.9126e-5, 2.9226e-5),
+        "tpr 1e-06": (2.9126e-5, 2.9262e-5),
         "advantage": (0.084481, 0.086023),
         "mu": (0.86515, 0.87904),
     },
@@ -37,7 +37,8 @@ KEPT = {
 Since epsilons share ladders the proof at FPR 0.1 is wider by 3e-5 of itself (0.156194 for 0.156189), and that at 0.01
 narrower by 7e-5. Since controls are finer the divergence at 0 is smaller, and all nodes of a curve stand a little
 nearer to 0: between two of them the proof of the first is wider by 4e-5 at FPR 0.001 (0.0046347 for 0.0046345) and by
-1.5e-4 at 1e-6 (2.92255e-5 for 2.9221e-5).
+1.5e-4 at 1e-6 (2.92255e-5 for 2.9221e-5). Since the dynamic program bounds the adversary, nodes stand elsewhere again,
+and that at 1e-6 is wider by 1.2e-3 (2.92614e-5).
 """
 
 
@@ -61,6 +62,6 @@ def test_a_unit_of_three_records_is_the_curve_composed_thrice() -> None:
     """
     m = cp.measure(cp.Run(batch_size=256, unit="user", records_per_unit=3, **MNIST))
     chain = next(proof for proof in m.evaluation.above.parts if isinstance(proof, GroupedProof))
-    assert 12.7 < chain.epsilon(1e-5, 1e-3).value < 12.712
+    assert 12.7 < chain.epsilon(1e-5, 1e-3).value < 12.713
     apart = math.sqrt(3.0) / 1.1
     assert apart**2 / 2 + apart < m.epsilon(1e-5).upper < 11.43

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from calipers.errors import CalipersError, InputError
+from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.numerics.normal import gaussian_epsilon
 from calipers.run import Run
@@ -130,9 +130,13 @@ def crossing(run: Run, delta: float) -> str | None:
     """Why a run's bracket is wrong, or None."""
     try:
         found = measure(run).epsilon(delta)
+    except UnsupportedError:
+        return None if run.adjacency == "add-remove" else f"{run}: refused"  # a record more or fewer is a batch more
     except CalipersError as error:
         return f"{run}: {error}"
-    shift = (2.0 if run.adjacency == "substitute" else 1.0) / run.noise_multiplier
+    # In a known batch: a record that takes another one's place, and in a kept last batch one that joins.
+    moved = {"zero-out": 1.0, "substitute": 2.0, "add-remove": math.sqrt(4.0 + (run.last_batch == "keep"))}
+    shift = moved[run.adjacency] / run.noise_multiplier
     fixed = gaussian_epsilon(math.sqrt(run.total_epochs or 0) * shift, delta)
     if not 0.0 <= found.lower <= found.upper <= fixed * (1.0 + 1e-9) + 1e-12:
         return f"{run}: {found} beside fixed batches {fixed}"
