@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import json
 import os
 import re
 import shutil
@@ -97,6 +98,21 @@ def terminals(measurement: Measurement) -> dict[int, str]:
     return found
 
 
+def printed() -> dict[str, dict[str, str]]:
+    """The sentences with numbers that the pictures of the documentation show, kept beside them for a test."""
+    import calipers as cp
+    from calipers.reports.answers import Questions, answer
+    from calipers.reports.paragraph import report_this
+    from calipers.reports.standing import verdict
+
+    found = {}
+    for name, run in (("shuffled", RUN), ("Poisson", OTHER)):
+        measurement = cp.measure(cp.Run.from_dict(run))
+        answers = answer(measurement, Questions())
+        found[name] = {"verdict": verdict(answers, measurement.tolerance), "report_this": report_this(answers)}
+    return found
+
+
 def explored(port: int) -> str:
     """The explorer with both runs on it."""
     words = {f"{letter}.{key}": value for letter, run in (("a", RUN), ("b", OTHER)) for key, value in run.items()}
@@ -138,6 +154,7 @@ def main() -> None:
             if asked.documentation:
                 take(driver, addresses["report"](900), 900, 720, STATIC / "report.png")
                 take(driver, addresses["explorer"](1280), 1280, 960, STATIC / "explorer.png")
+                (STATIC / "pictures.json").write_text(json.dumps(printed(), indent=2) + "\n", "utf-8")
             if asked.folder is not None:
                 asked.folder.mkdir(parents=True, exist_ok=True)
                 for name, address in addresses.items():

@@ -6,6 +6,7 @@ Examples are compared by `test_docs_examples`. Here are brackets in running text
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import tomllib
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 SAID = tomllib.loads((Path(__file__).parent / "said_numbers.toml").read_text("utf-8"))
 PAGES = SAID["pages"]
 BRACKET = re.compile(r"\[(?=[^\]]*\.)\d+\.?\d*, \d+\.?\d*\]")
+DECIMAL = re.compile(r"\d+\.\d+")
 # No epsilons of a run that `calipers measure` describes: another accountant's answer, a product of chosen groups.
 ELSEWHERE = {"[7.2987, 7.3434]", "[7.3209, 7.3233]"}
 
@@ -59,6 +61,21 @@ def test_every_line_is_said_somewhere() -> None:
     """No line outlives its sentence."""
     texts = " ".join(prose(page) for page in PAGES)
     assert [row["said"] for row in SAID["bracket"] if row["said"] not in texts] == []
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_documentation_show_the_numbers_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they showed is kept beside them; `docs/_generate/pictures.py --documentation` takes them anew."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    pictures = importlib.import_module("_generate.pictures")
+    kept = json.loads((ROOT / "docs" / "_static" / "pictures.json").read_text("utf-8"))
+    today = pictures.printed()
+    assert set(kept) == set(today)
+    for name, sentences in today.items():
+        for what, sentence in sentences.items():
+            assert DECIMAL.sub("#", kept[name][what]) == DECIMAL.sub("#", sentence)
+            for one, other in zip(DECIMAL.findall(kept[name][what]), DECIMAL.findall(sentence), strict=True):
+                assert other in near(one)
 
 
 def test_the_readme_has_at_most_700_words() -> None:
