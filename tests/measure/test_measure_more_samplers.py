@@ -150,7 +150,10 @@ def test_truncation_lies_between_poisson_and_a_batch_of_fixed_size():
         (MNIST | {"records_per_unit": 2}, "needs a unit"),
         (MNIST | {"unit": "user\n"}, "short name"),
         (MNIST | {"unit": "user", "records_per_unit": 60_001}, "records_per_unit <= dataset_size"),
-        (MNIST | {"sampler": "without-replacement", "batch_size": 60_000}, "no batch of 60000 can be drawn"),
+        (
+            MNIST | {"sampler": "without-replacement", "batch_size": 60_000, "adjacency": "add-remove"},
+            "no batch of 60000 can be drawn",
+        ),
         (
             {"sampler": "without-replacement", "sample_rate": 0.1, "steps": 3, "noise_multiplier": 1},
             "give dataset_size",

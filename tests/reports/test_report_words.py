@@ -201,7 +201,7 @@ def test_the_remedy_for_shuffled_batches_is_measured(answers):
     assert found[0].change == {"last_batch": "drop", "batch_size": 24, "epochs": 1}
     assert found[1].change == {"sampler": "balls-and-bins"}
     for remedy in found[:2]:
-        expected = measure(SHUFFLED.replace(**remedy.change)).epsilon(1e-5)
+        expected = measure(SHUFFLED.replace(**remedy.change, adjacency=SHUFFLED.adjacency)).epsilon(1e-5)
         assert (remedy.epsilon.lower, remedy.epsilon.upper) == (expected.lower, expected.upper)
     assert found[0].epsilon.upper < measurement.epsilon(1e-5).upper
     assert "calipers calibrate" in found[2].text

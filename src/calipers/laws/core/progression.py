@@ -143,7 +143,8 @@ class Progression:
         first = np.minimum(first[near], len(means) - 1 - degree)[:, None]
         coefficients = np.exp(np.take_along_axis(logs[near], first + np.arange(degree + 1), axis=1))
         away = self.unit * (z[near] - center[near])
-        x, total = np.exp(away), np.repeat(coefficients[:, -1:], z.shape[1], axis=1)
+        total = np.repeat(coefficients[:, -1:], z.shape[1], axis=1)
+        x = np.exp(away) if degree else away  # of one term alone nobody asks how far away it is
         for k in range(degree - 1, -1, -1):
             total *= x
             total += coefficients[:, k : k + 1]
