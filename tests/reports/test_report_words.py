@@ -202,7 +202,9 @@ def test_the_remedy_for_shuffled_batches_is_measured(answers):
     assert found[1].change == {"sampler": "balls-and-bins"}
     for remedy in found[:2]:
         expected = measure(SHUFFLED.replace(**remedy.change, adjacency=SHUFFLED.adjacency)).epsilon(1e-5)
-        assert (remedy.epsilon.lower, remedy.epsilon.upper) == (expected.lower, expected.upper)
+        assert remedy.epsilon.lower == expected.lower
+        # What was asked before decides where the nodes of a shuffled epoch's profile stand: both are bounds.
+        assert remedy.epsilon.upper == pytest.approx(expected.upper, rel=5e-3)
     assert found[0].epsilon.upper < measurement.epsilon(1e-5).upper
     assert "calipers calibrate" in found[2].text
 
