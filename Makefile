@@ -13,7 +13,7 @@ PARALLEL ?= -n 2 --dist loadfile
 # Which fifth of the slow tests `make test-share` runs: any hexadecimal number, by default the commit.
 SHARE ?= $(shell git rev-parse HEAD 2>/dev/null || echo 0)
 # What has not begun by then waits for another commit, which begins elsewhere.
-SHARE_SECONDS ?= 240
+SHARE_SECONDS ?= 180
 export CALIPERS_TURN = $(SHARE)
 # What Python compiles is kept, whatever the shell says: tests start many processes.
 export PYTHONDONTWRITEBYTECODE =

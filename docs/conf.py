@@ -25,7 +25,8 @@ author = "The Calipers authors"
 copyright = f"2026, {author}"  # the name Sphinx asks for
 release = calipers.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "_generate.formulas"]
+# Docstrings with Args, Returns and Raises are Google style.
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_generate.formulas"]
 html_math_renderer = "mathml"
 exclude_patterns = ["_generate", "_static"]
 nitpicky = False
