@@ -23,7 +23,7 @@ from calipers.calibrate.solve import TARGETS
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.reports.answers import DEFAULT_DELTA0, Questions
-from calipers.run import KEYS, Run, as_phases
+from calipers.run import KEYS, Run, as_phases, like_beside_like
 
 MOST_RUNS = 4
 MOST_PHASES = 8
@@ -104,8 +104,8 @@ def read_asked_together(record: Mapping[str, object]) -> AskedTogether:
         raise InputError(f"Expected names to be a list of texts of 1 to {LONGEST_NAME} characters.")
     if len(set(names)) != len(runs) or len(names) != len(runs):
         raise InputError(f"Expected {len(runs)} different names, one for each run, got {len(names)}.")
-    each = tuple(Asked(_named(name, run), questions, tolerance) for name, run in zip(names, runs, strict=True))
-    return AskedTogether(tuple(names), each)
+    alike = like_beside_like([_named(name, run) for name, run in zip(names, runs, strict=True)])
+    return AskedTogether(tuple(names), tuple(Asked(phases, questions, tolerance) for phases in alike))
 
 
 def _named(name: str, record: object) -> tuple[Run, ...]:
