@@ -13,7 +13,7 @@ PARALLEL ?= -n 2 --dist loadfile
 # Which fifth of the slow tests `make test-share` runs: any hexadecimal number, by default the commit.
 SHARE ?= $(shell git rev-parse HEAD 2>/dev/null || echo 0)
 # What has not begun by then waits for another commit, which begins elsewhere.
-SHARE_SECONDS ?= 180
+SHARE_SECONDS ?= 120
 export CALIPERS_TURN = $(SHARE)
 # What Python compiles is kept, whatever the shell says: tests start many processes.
 export PYTHONDONTWRITEBYTECODE =
@@ -37,7 +37,7 @@ test: $(VENV)/.extra-test ## the quick tests, on two cores; says what it leaves 
 test-share: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## a fifth of the slow and heavy tests, chosen by the commit
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or heavy) and not explorer and not jax_privacy and not callbacks and not flower and not pfl" --share $(SHARE) --share-seconds $(SHARE_SECONDS)
 	# Status 5: this share holds none of them.
-	KERAS_BACKEND=torch $(BIN)/python -m pytest -m "(slow or heavy) and (jax_privacy or callbacks)" --share $(SHARE) --share-seconds 120 || [ $$? -eq 5 ]
+	KERAS_BACKEND=torch $(BIN)/python -m pytest -m "(slow or heavy) and (jax_privacy or callbacks)" --share $(SHARE) --share-seconds 60 || [ $$? -eq 5 ]
 
 test-slow: $(VENV)/.extra-test ## all tests that `make test` leaves out for their time
 	$(BIN)/python -m pytest -m "(slow or heavy) and not flower and not pfl"
