@@ -233,6 +233,13 @@ def test_one_order_with_the_last_batch_kept():
     assert found.upper <= 1.002 * found.lower
 
 
+def test_less_noise_than_can_be_measured_is_refused_by_the_analysis_itself():
+    """Whoever asks the sampler without `measure` gets no proof of a run with more noise."""
+    run = _run(61, 10, 0.05)
+    with pytest.raises(cp.InputError, match="sigma"):
+        scheme_of(run).exposure(run)
+
+
 @pytest.mark.parametrize(
     ("size", "batch", "last", "removing", "adding"),
     [
@@ -385,6 +392,13 @@ class TestUnits:
         assert scheme_of(run).sizes_of_units(run) == (68, 66)
         last = _run(66, 10, 1.0)
         assert cp.measure(last).delta(0.5).lower > cp.measure(_run(68, 10, 1.0)).delta(0.5).upper
+
+    @pytest.mark.parametrize("sampler", ["shuffle", "deterministic"])
+    def test_the_pair_of_one_record_is_not_given_out_for_several(self, sampler):
+        """Whoever asks the sampler without `measure` is refused."""
+        run = _run(68, 10, 1.0, unit="user", records_per_unit=3)
+        with pytest.raises(UnsupportedError):
+            scheme_of(run.replace(sampler=sampler)).exposure(run.replace(sampler=sampler))
 
     def test_a_unit_that_does_not_fit_the_remainder_is_refused(self):
         """Removing three records of 62 in batches of 10 removes a batch; adding three does not."""

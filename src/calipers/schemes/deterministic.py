@@ -57,6 +57,7 @@ class DeterministicScheme(CutScheme):
     def exposure(self, run: RunFields) -> Exposure:
         """One plain Gaussian per epoch, at a known time."""
         if run.adjacency == "add-remove" and run.view == "worst-case":
+            self.check_neighbors(run)
             return _moved_up(run)
         if run.records_per_unit > 1:
             return known_unit(run, together(run.records_per_unit, run.batch_size), epochs_of(run))

@@ -132,8 +132,13 @@ def added_or_removed(run: RunFields) -> Exposure:
         one epoch at noise sigma / sqrt(E).
 
     Raises:
-        UnsupportedError: where neither neighbor takes the same number of steps.
+        UnsupportedError: where neither neighbor takes the same number of steps, or the unit has several records.
     """
+    if run.records_per_unit > 1:
+        raise UnsupportedError(
+            f"This pair is about one record, not about a {run.unit_name} of {run.records_per_unit}; measure the run, "
+            "which goes from one record to the next."
+        )
     found, once = unchanged_steps(run), run.reshuffle == "once"
     assert run.sizes is not None
     batch, keep, shift = run.sizes[1], run.last_batch == "keep", 1.0 / run.noise_multiplier
@@ -142,12 +147,12 @@ def added_or_removed(run: RunFields) -> Exposure:
     hidden: list[tuple[LawSource, int]] = []
     for steps, count in run.epoch_parts:
         rounds, times = min(steps, full), 1 if once else count
-        noise = run.noise_multiplier / math.sqrt(count) if once else run.noise_multiplier
+        # One order: more noise than there is can only weaken the attack, and below that the proof is another one.
+        noise = max(run.noise_multiplier / math.sqrt(count), least) if once else run.noise_multiplier
         epochs += count if steps > full else 0
         if rounds:
             share = rounds * batch / found.larger
-            # More noise than there is can only weaken the attack; what is proven there follows below.
-            hidden.append((AllocationPair(0.5 * max(noise, least), rounds, share), times))
+            hidden.append((AllocationPair(0.5 * noise, rounds, share), times))
     last = release(shift * math.sqrt(epochs)) if epochs else None
     if not hidden:
         assert last is not None
