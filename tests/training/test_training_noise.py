@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import chdtrc, ndtr
+from scipy.stats import kstest
 
 torch = pytest.importorskip("torch")
 
 from calipers.errors import InputError  # noqa: E402
+from calipers.training import noise_cores  # noqa: E402
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source  # noqa: E402
+from calipers.training.noise_cores import chacha_blocks, chacha_normals  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -130,3 +137,53 @@ def test_bad_keys_and_states_are_refused() -> None:
         SecureNoise(b"short")
     with pytest.raises(InputError, match="noise source"):
         noise_source({"source": "dice"})
+
+
+def test_chacha_is_that_of_the_standard() -> None:
+    """RFC 8439, section 2.3.2: the block of the key 00 01 .. 1f with counter 1."""
+    nonce = np.frombuffer(bytes.fromhex("000000090000004a00000000"), dtype="<u4")
+    (found,) = chacha_blocks(bytes(range(32)), nonce, np.array([1], dtype=np.uint32))
+    expected = "e4e7f11015593bd11fdd0f50c47120a3c7f4d1c70368c0339aaa22044e6cd4c3"
+    expected += "466482d209aa9f0705d7c214a2028bd9d19c12b5b94e16dee883d0cb4e3c50a2"
+    assert "".join(f"{word:08x}" for word in found) == expected
+
+
+def test_noise_of_chacha_is_normal_and_its_own_for_every_step() -> None:
+    first, second, other = (
+        chacha_normals(key, step, torch.empty(100_001, dtype=torch.float64)).numpy()
+        for key, step in ((b"k" * 32, 3), (b"k" * 32, 2**33 + 3), (b"l" * 32, 3))
+    )
+    for sample in (first, second, other):
+        assert kstest(sample, "norm").pvalue > 1e-4
+    for one, two in ((first, second), (first, other), (first[1:], first[:-1])):
+        assert abs(np.corrcoef(one, two)[0, 1]) < 5 / math.sqrt(100_000)
+    again = chacha_normals(b"k" * 32, 3, torch.empty(50, dtype=torch.float64)).numpy()
+    assert np.array_equal(again, first[:50])
+
+
+def kernel_like_numpy() -> None:
+    """On a GPU, or by Triton's interpreter."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    nonce = np.array([int.from_bytes(b"nois", "little"), 7, 1], dtype=np.uint32)
+    for count in (1, 8, 1003):
+        found = chacha_normals(b"k" * 32, 2**32 + 7, torch.empty(count, dtype=torch.float64, device=device))
+        assert np.allclose(found.cpu().numpy(), noise_cores._normals(b"k" * 32, nonce, count), rtol=1e-12, atol=1e-14)
+    single = chacha_normals(b"k" * 32, 2**32 + 7, torch.empty(1003, device=device))
+    assert torch.equal(single.double(), found.to(torch.float32).double())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available() or noise_cores.kernel() is None, reason="no CUDA device or no Triton")
+def test_the_kernels_noise_is_that_of_numpy() -> None:
+    kernel_like_numpy()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    torch.cuda.is_available() or noise_cores.kernel() is None, reason="the kernel is tested, or no Triton"
+)
+def test_the_kernels_noise_as_triton_plays_it_on_a_cpu() -> None:
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import test_training_noise as t; t.kernel_like_numpy()"
+    source = Path(noise_cores.__file__).parents[2]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(source), os.environ.get("PYTHONPATH"))))
+    subprocess.run([sys.executable, "-c", program, str(Path(__file__).parent)], env=environment, check=True)

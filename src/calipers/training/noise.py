@@ -11,7 +11,8 @@ Two sources:
   by (seed, step): sound statistics, but whoever guesses the seed can subtract the noise. The two kinds of devices
   give different numbers for one seed.
 - `SecureNoise` is for data that matters. Its key is 32 bytes of the operating system's entropy; the words of
-  step t are SHAKE-256(key, t), a stream nobody has learnt to tell from uniform without the key. Normal variates
+  step t are SHAKE-256(key, t) on CPUs and ChaCha20's blocks under the key and the nonce t on CUDA
+  (`calipers.training.noise_cores`), streams nobody has learnt to tell from uniform without the key. Normal variates
   come by Box and Muller: with U, V independent and uniform, sqrt(-2 log U) (cos 2 pi V, sin 2 pi V) are two
   independent standard normals. U = (k + 1/2) / 2^53 with k of 53 random bits is never 0, so nothing is
   thrown away; the largest variate is sqrt(2 * 54 * log 2) = 8.65, beyond which a normal variable lies with
@@ -37,6 +38,7 @@ import numpy as np
 from calipers.domains import SEED
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
+from calipers.training.noise_cores import chacha_normals
 from calipers.training.torch_library import torch_module
 
 KEY_BYTES = 32
@@ -83,7 +85,9 @@ class SecureNoise:
             raise InputError(f"Expected a noise key of {KEY_BYTES} bytes, got {len(self._key)}.")
 
     def standard_normal(self, step: int, like: Any) -> Any:
-        """N(0, 1) entries for the step, computed on the CPU."""
+        """N(0, 1) entries for the step, computed where `like` is."""
+        if like.device.type == "cuda":
+            return chacha_normals(self._key, step, like)
         torch = torch_module()
         count = int(like.numel())
         blocks = range(-(-count // _BLOCK))
