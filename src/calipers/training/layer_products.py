@@ -101,6 +101,9 @@ _PIECES = 8
 class Products:
     """`rows` a_t: (records, T, p), and `back` b_t: (records, T, d), for a weight of the given shape."""
 
+    spares = False
+    """Whether gradients are never written."""
+
     def __init__(self, rows: Any, back: Any, shape: Any) -> None:
         self.rows, self.back, self.shape = rows, back, tuple(shape)
 

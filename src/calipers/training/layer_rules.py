@@ -21,6 +21,7 @@ from calipers.errors import InputError
 from calipers.training.convolution_cores import CoreProducts
 from calipers.training.convolution_products import PatchProducts, PixelProducts
 from calipers.training.layer_products import EmbeddingProducts, Products, sparing, tables_pay
+from calipers.training.linear_cores import LinearProducts
 from calipers.training.torch_library import torch_module
 
 __all__ = ["Calls", "Convolution", "Embedding", "Groups", "LayerRule", "Scale", "padded", "refuse_mixing", "rule_for"]
@@ -62,6 +63,8 @@ class LayerRule:
 
     def on_cores(self, calls: Calls) -> Products | None:
         """The same by a kernel of its own, on tensor cores; None where there is none."""
+        rows, back = self._joined(calls)
+        return LinearProducts(rows, back, self.layer.weight.shape) if LinearProducts.suits(rows, back) else None
 
     def gradients(self, calls: Calls) -> dict[str, Any]:
         """Gradients per record of what is no product: (records, ...) by the name of the layer's parameter."""
@@ -98,6 +101,9 @@ class Embedding(LayerRule):
     def products(self, calls: Calls) -> Products:
         """Of unit vectors."""
         return EmbeddingProducts(*self._joined(calls), self.layer.weight.shape)
+
+    def on_cores(self, calls: Calls) -> None:
+        """Nothing is multiplied."""
 
     def _rows(self, inputs: Any) -> Any:
         return inputs.reshape(len(inputs), -1)
@@ -161,6 +167,9 @@ class Scale(LayerRule):
 
     def products(self, calls: Calls) -> None:
         """The gradients are as small as what came back summed up; none is a product."""
+
+    def on_cores(self, calls: Calls) -> None:
+        """None is a product."""
 
     def gradients(self, calls: Calls) -> dict[str, Any]:
         """Of the scale, and of the shift if there is one."""

@@ -145,7 +145,7 @@ class Pass:
         kept = tables or rule.spares(calls)
         products = rule.on_cores(calls) if self._accuracy.short else None
         if products is not None:
-            tables = kept  # nothing has to be written for the norms
+            tables = kept = kept or products.spares  # nothing has to be written for the norms
         else:
             if kept:
                 calls = [(self._accuracy.cut(read), self._accuracy.cut(back)) for read, back in calls]
