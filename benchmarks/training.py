@@ -1,37 +1,69 @@
-"""How fast private training is: Calipers beside Opacus and beside plain SGD, same model, same batch.
+"""How fast private training is with the batches that people draw: Calipers beside Opacus and plain SGD, in one run.
 
-A step is: gradients of every record, clipping, sum, noise, division, a step of SGD; plain SGD is one backward pass and
-a step. Opacus, if it is installed, runs its optimizer behind `GradSampleModule` in its default mode (hooks) and in its
-ghost mode; the batch is already in memory for all, and the sampler is left out. On a GPU all round the factors of
-products to TF32 (`--precise`: none does). CPU time of the process, one thread, the best of ten steps; on a GPU wall
-time, all work done, the best of thirty (plain SGD of a small network needs some to reach its speed), and the peak of
-memory beside plain SGD's.
+Everybody trains the same model on the same number of records, which lie on the device; drawing the batch, reading its
+records, gradients, clipping, noise and the step of SGD are all in the time. What is measured is a stretch of hundreds
+of steps after a warm-up, the device finished at both ends, three stretches for each: the median, and beside it how far
+the others were from it. No step is left out, so that recordings that are made on the way count. (Opacus, which makes
+none and is slow, gets a quarter of the steps.)
 
-    python -m benchmarks.training --device cuda
+- **Calipers** draws Poisson batches, balls-and-bins, shuffled ones and truncated Poisson ones of one mean size.
+- **Opacus**, if it is installed, gets Poisson batches of the same sampler, in its default mode (hooks) and in its ghost
+  mode.
+- **Plain SGD** takes random batches of exactly the mean size, as it is and compiled (`torch.compile`).
+
+On a GPU all round the factors of products to TF32 (`--precise`: none does). `--profile` says where the time of a step
+of Poisson batches goes.
+
+    python -m benchmarks.training --device cuda --save training.json
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import datetime
+import gc
+import json
+import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-# Model, shape of the records, records in a batch.
-CASES = (("cnn", (1, 28, 28), 256), ("wideresnet-16-4", (3, 32, 32), 16), ("vit-tiny", (3, 32, 32), 16))
-CUDA_CASES = (
-    ("cnn", (1, 28, 28), 2048),
-    ("resnet18", (3, 32, 32), 256),
-    ("vit-tiny", (3, 32, 32), 256),
-    ("transformer-tiny", (128,), 256),
-    ("transformer-base", (128,), 64),
-)
 VOCABULARY = 30_003
 NOISE, NORM, RATE = 1.0, 1.0, 0.1
+WARM_UP, STRETCHES = 100, 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model, the shape of its records, the mean batch, and how many records and steps there are."""
+
+    model: str
+    shape: tuple[int, ...]
+    batch: int
+    records: int
+    steps: int
+
+
+CASES = (
+    Case("cnn", (1, 28, 28), 256, 10_000, 60),
+    Case("wideresnet-16-4", (3, 32, 32), 16, 2_000, 6),
+    Case("vit-tiny", (3, 32, 32), 16, 2_000, 6),
+)
+CUDA_CASES = (
+    Case("cnn", (1, 28, 28), 2048, 60_000, 600),
+    Case("resnet18", (3, 32, 32), 256, 50_000, 100),
+    Case("vit-tiny", (3, 32, 32), 256, 50_000, 100),
+    Case("transformer-tiny", (128,), 256, 50_000, 100),
+    Case("transformer-base", (128,), 64, 50_000, 70),
+)
+Step = Callable[[], int]
+"""Take a step; how many records it had."""
 
 
 def dataset(shape: tuple[int, ...], records: int) -> Any:
@@ -42,53 +74,82 @@ def dataset(shape: tuple[int, ...], records: int) -> Any:
     labels = np.arange(records) % 10
     if len(shape) == 1:
         tokens = rng.integers(3, VOCABULARY, size=(records, *shape))
-        return Dataset("random", "text", tokens, labels, tokens, labels, vocabulary_size=VOCABULARY)
+        return Dataset("random", "text", tokens, labels, tokens[:10], labels[:10], vocabulary_size=VOCABULARY)
     images = rng.integers(256, size=(records, *shape), dtype=np.uint8)
-    return Dataset("random", "images", images, labels, images, labels)
+    return Dataset("random", "images", images, labels, images[:10], labels[:10])
 
 
-def calipers_step(name: str, data: Any, device: str, precise: bool = False) -> Callable[[], None]:
-    """`Trainer.take_step` on batches of all records."""
-    from calipers.samplers import Deterministic
+def sampler_of(case: Case, name: str) -> Any:
+    """A sampler of this mean batch that does not come to an end."""
+    from calipers import samplers
+
+    sizes: dict[str, Any] = {"dataset_size": case.records, "batch_size": case.batch}
+    if name == "poisson":
+        return samplers.Poisson(**sizes, steps=10**6)
+    if name == "truncated":
+        return samplers.TruncatedPoisson(**sizes, steps=10**6, max_batch_size=case.batch + 4 * int(case.batch**0.5))
+    if name == "balls-and-bins":
+        return samplers.BallsAndBins(**sizes, epochs=10**4)
+    return samplers.Shuffle(**sizes, epochs=10**4)
+
+
+def calipers_step(case: Case, data: Any, device: str, precise: bool, sampler: str, seed: int | None = 0) -> Step:
+    """`Trainer.take_step`, as `train` takes it; without a seed, with secure noise."""
     from calipers.training import Plan, Trainer, build_model
 
-    sampler = Deterministic(dataset_size=data.size, batch_size=data.size, epochs=10**6)
-    plan = Plan(sampler=sampler, noise_multiplier=NOISE, max_grad_norm=NORM, learning_rate=RATE, seed=0)
-    model = build_model(name, data, seed=0)
+    drawn = sampler_of(case, sampler)
+    plan = Plan(sampler=drawn, noise_multiplier=NOISE, max_grad_norm=NORM, learning_rate=RATE, seed=seed)
     settings: dict[str, Any] = {"prepare": data.prepare, "device": device, "tf32": not precise}
-    return Trainer(plan, model, data.records, data.labels, **settings).take_step
+    trainer = Trainer(plan, build_model(case.model, data, seed=0), data.records, data.labels, **settings)
 
-
-def plain_step(name: str, data: Any, device: str) -> Callable[[], None]:
-    """One backward pass and a step of SGD: no privacy."""
-    import torch
-
-    from calipers.training import build_model
-
-    model = build_model(name, data, seed=0).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    records, labels = torch.from_numpy(data.records).to(device), torch.from_numpy(data.labels).to(device)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(data.prepare(records)), labels).backward()
-        optimizer.step()
+    def step() -> int:
+        trainer.take_step(wait=False)
+        return case.batch
 
     return step
 
 
-def opacus_step(name: str, data: Any, device: str, ghost: bool = False) -> Callable[[], None]:
-    """Forward, backward and `DPOptimizer.step`, in Opacus's default mode or in ghost mode."""
+def plain_step(case: Case, data: Any, device: str, compiled: bool = False) -> Step:
+    """One backward pass and a step of SGD on random records: no privacy."""
+    import torch
+
+    from calipers.training import build_model
+
+    model = build_model(case.model, data, seed=0).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    records, labels = torch.from_numpy(data.records).to(device), torch.from_numpy(data.labels).to(device)
+
+    def loss_of(inputs: Any, answers: Any) -> Any:
+        return torch.nn.functional.cross_entropy(model(inputs), answers)
+
+    loss = loss_of
+    if compiled:  # recorded as a graph too, and for one size
+        torch.compiler.reset()
+        loss = torch.compile(loss_of, mode="reduce-overhead", dynamic=False)
+
+    def step() -> int:
+        rows = torch.randint(case.records, (case.batch,), device=device)
+        optimizer.zero_grad()
+        loss(data.prepare(records[rows]), labels[rows]).backward()
+        optimizer.step()
+        return case.batch
+
+    return step
+
+
+def opacus_step(case: Case, data: Any, device: str, ghost: bool = False) -> Step:
+    """Forward, backward and `DPOptimizer.step` on Poisson batches, in Opacus's default mode or in ghost mode."""
     import torch
     from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
     from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
     from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
     from calipers.adapters.opacus_library import quiet_engine
+    from calipers.samplers.stream import BatchStream
     from calipers.training import build_model
 
-    inner = build_model(name, data, seed=0).to(device)
-    ours = {"noise_multiplier": NOISE, "max_grad_norm": NORM, "expected_batch_size": data.size}
+    inner = build_model(case.model, data, seed=0).to(device)
+    ours = {"noise_multiplier": NOISE, "max_grad_norm": NORM, "expected_batch_size": case.batch}
     criterion: Any = torch.nn.CrossEntropyLoss()
     if ghost:
         model: Any = GradSampleModuleFastGradientClipping(inner, max_grad_norm=NORM, use_ghost_clipping=True)
@@ -98,114 +159,233 @@ def opacus_step(name: str, data: Any, device: str, ghost: bool = False) -> Calla
         model = GradSampleModule(inner)
         optimizer = DPOptimizer(torch.optim.SGD(model.parameters(), lr=RATE), **ours)
     records, labels = torch.from_numpy(data.records).to(device), torch.from_numpy(data.labels).to(device)
+    stream = BatchStream.seeded(sampler_of(case, "poisson"), 0)
 
-    def step() -> None:
+    def step() -> int:
+        rows = torch.from_numpy(next(stream)).to(device)
         with quiet_engine():
             optimizer.zero_grad()
-            criterion(model(data.prepare(records)), labels).backward()
+            criterion(model(data.prepare(records[rows])), labels[rows]).backward()
             optimizer.step()
+        return len(rows)
 
     return step
 
 
-def examples_per_second(step: Callable[[], None], records: int, repeats: int, device: str) -> float:
-    """Records per CPU second, or per second of a GPU, the best step of several."""
+@dataclasses.dataclass(frozen=True)
+class Speed:
+    """Records per second of every stretch, seconds of the warm-up, and the peak of memory; or why there is none."""
+
+    stretches: tuple[float, ...] = ()
+    warm_up: float = 0.0
+    memory: int = 0
+    problem: str = ""
+
+    @property
+    def median(self) -> float:
+        """Of the stretches."""
+        return statistics.median(self.stretches) if self.stretches else float("nan")
+
+
+def sustained(maker: Callable[[], Step], steps: int, warm_up: int, device: str) -> Speed:
+    """How fast a step is over three stretches; on a CPU, by the process's own seconds."""
     import torch
 
-    clock = time.process_time if device == "cpu" else time.perf_counter
-    finish = torch.cuda.synchronize if device != "cpu" else (lambda: None)
-    for _ in range(3):  # the first steps choose kernels and record them
-        step()
-    best = 0.0
-    for _ in range(repeats):
-        finish()
+    gc.collect()
+    cuda = device != "cpu"
+    clock = time.perf_counter if cuda else time.process_time
+    finish = torch.cuda.synchronize if cuda else (lambda: None)
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    try:
         began = clock()
-        step()
+        step = maker()
+        for _ in range(warm_up):
+            step()
         finish()
-        best = max(best, records / (clock() - began))
-    return best
+        warmed, found = clock() - began, []
+        for _ in range(STRETCHES):
+            began = clock()
+            records = sum(step() for _ in range(steps))
+            finish()
+            found.append(records / (clock() - began))
+    except Exception as problem:  # a peer that cannot train a model is a finding, not the end of the table
+        return Speed(problem=f"{type(problem).__name__}: {problem}"[:160])
+    return Speed(tuple(found), warmed, int(torch.cuda.max_memory_allocated()) if cuda else 0)
 
 
-def compare(console: Console, repeats: int, device: str = "cpu", precise: bool = False) -> None:
-    """One table: records per second, side by side."""
+SAMPLERS = ("poisson", "balls-and-bins", "shuffle", "truncated")
+
+
+def makers(case: Case, data: Any, device: str, precise: bool) -> dict[str, Callable[[], Step]]:
+    """Who is compared."""
+    found: dict[str, Callable[[], Step]] = {}
+    for name in SAMPLERS if device != "cpu" else SAMPLERS[:1]:
+        found[f"Calipers, {name}"] = lambda name=name: calipers_step(case, data, device, precise, name)  # type: ignore[misc]
+    found["Calipers, poisson, secure noise"] = lambda: calipers_step(case, data, device, precise, "poisson", None)
+    found["Opacus, Poisson"] = lambda: opacus_step(case, data, device)
+    found["Opacus ghost, Poisson"] = lambda: opacus_step(case, data, device, ghost=True)
+    found["plain SGD"] = lambda: plain_step(case, data, device)
+    if device != "cpu":
+        found["compiled SGD"] = lambda: plain_step(case, data, device, compiled=True)
+    return found
+
+
+def measured(case: Case, device: str, precise: bool, only: tuple[str, ...] = ()) -> dict[str, Speed]:
+    """The speed for one model of everybody, or of those whose names hold one of the words."""
+    data, warm_up = dataset(case.shape, case.records), WARM_UP if device != "cpu" else 2
+
+    def share(who: str) -> int:  # Opacus records nothing on the way, and is slow
+        return 4 if "Opacus" in who and device != "cpu" else 1
+
+    return {
+        who: sustained(maker, case.steps // share(who), warm_up // share(who), device)
+        for who, maker in makers(case, data, device, precise).items()
+        if not only or any(word in who for word in only)
+    }
+
+
+def compare(console: Console, device: str = "cpu", precise: bool = False, **chosen: Any) -> list[dict[str, Any]]:
+    """A table for every model; what was measured is returned."""
     try:
         import torch
     except ImportError as problem:
         console.print(f"training: {problem}", style="yellow", markup=False)
-        return
+        return []
+    from calipers.training.torch_library import tensor_cores
+
+    threads, found = torch.get_num_threads(), []
+    torch.set_num_threads(1 if device == "cpu" else threads)
+    every = CASES if device == "cpu" else CUDA_CASES
+    cases = [case for case in every if case.model in chosen.get("models", [case.model])]
+    try:
+        with tensor_cores(not precise):
+            for case in cases:
+                speeds = measured(case, device, precise, chosen.get("only", ()))
+                console.print(_table(case, speeds, _where(torch, device, precise)))
+                found.append({**dataclasses.asdict(case), **{who: dataclasses.asdict(s) for who, s in speeds.items()}})
+    finally:
+        torch.set_num_threads(threads)
+    return found
+
+
+def _where(torch: Any, device: str, precise: bool) -> str:
     try:
         from opacus import __version__ as opacus
     except ImportError:
         opacus = "is not installed"
-    from calipers.training.torch_library import tensor_cores
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     where = device if device == "cpu" else torch.cuda.get_device_name()
     rounding = "one thread" if device == "cpu" else "no TF32" if precise else "TF32 for all"
-    table = Table(
-        title=f"Training on {where}, PyTorch {torch.__version__}, {rounding}, {datetime.date.today()}: "
-        "records per second (share of plain)",
-        title_justify="left",
+    return f"{where}, PyTorch {torch.__version__}, Opacus {opacus}, {rounding}, {datetime.date.today()}"
+
+
+def _table(case: Case, speeds: dict[str, Speed], where: str) -> Table:
+    """Records per second, shares of plain SGD and of compiled plain SGD."""
+    table = Table(title=f"{case.model}, mean batch {case.batch}, {where}", title_justify="left")
+    headings = ("", "records / s", "spread", "of plain", "of compiled", "memory / plain", "warm-up, s")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left")
+    plain, compiled = speeds.get("plain SGD", Speed()), speeds.get("compiled SGD", Speed())
+    for who, speed in speeds.items():
+        if speed.problem:
+            table.add_row(who, "fails", speed.problem[:60])
+            continue
+        spread = (max(speed.stretches) - min(speed.stretches)) / speed.median
+        memory = f"{speed.memory / plain.memory:.2f}" if plain.memory else "-"
+        shares = [f"{speed.median / other.median:.2f}" if other.stretches else "-" for other in (plain, compiled)]
+        table.add_row(who, f"{speed.median:,.0f}", f"{spread:.1%}", *shares, memory, f"{speed.warm_up:.1f}")
+    return table
+
+
+def processes(console: Console, count: int, case: Case = CASES[2], steps: int = 6) -> float:
+    """How much of `count` times the speed of one process that many reach, joined by gloo, a thread each."""
+    seconds = [_joined(case, number, steps) for number in (1, count)]
+    share = seconds[0] / seconds[1] / count
+    console.print(
+        f"{case.model}, batch {case.batch}, CPU: {seconds[0] / steps:.2f} s a step by 1 process, "
+        f"{seconds[1] / steps:.2f} by {count}: {share:.2f} of ideal"
     )
-    peers = ("Calipers", f"Opacus {opacus}", "Opacus, ghost", "plain SGD")
-    for heading in ("model", "parameters", "batch", *peers, "memory / plain"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
-    try:
-        with tensor_cores(not precise):
-            for name, shape, records in CASES if device == "cpu" else CUDA_CASES:
-                table.add_row(name, *_row(name, dataset(shape, records), repeats, device, precise))
-    finally:
-        torch.set_num_threads(threads)
-    console.print(table)
+    return share
 
 
-def _row(name: str, data: Any, repeats: int, device: str, precise: bool) -> list[str]:
-    from calipers.training import build_model
-    from calipers.training.models import parameter_count
+def _joined(case: Case, count: int, steps: int) -> float:
+    """Wall seconds of the steps, of the slowest process."""
+    from tempfile import TemporaryDirectory
 
-    cells = [f"{parameter_count(build_model(name, data, seed=0)):,}", str(data.size)]
-    makers: tuple[Callable[[], Callable[[], None]], ...] = (
-        lambda: calipers_step(name, data, device, precise),
-        lambda: opacus_step(name, data, device),
-        lambda: opacus_step(name, data, device, ghost=True),
-        lambda: plain_step(name, data, device),
-    )
-    found = [_measured(maker, data.size, repeats, device) for maker in makers]
-    plain, most = found[-1]
-    for speed, _ in found:
-        cells.append("fails" if speed is None else f"{speed:,.0f} ({speed / (plain or 1.0):.2f})")
-    memory = found[0][1]
-    return [*cells, "-" if not memory or not most else f"{memory / most:.2f}"]
+    import torch.multiprocessing as mp
+
+    with TemporaryDirectory() as folder:
+        mp.spawn(_rank, (count, folder, case, steps), nprocs=count)
+        return max(float(path.read_text()) for path in Path(folder).glob("rank*"))
 
 
-def _measured(
-    maker: Callable[[], Callable[[], None]], records: int, repeats: int, device: str
-) -> tuple[float | None, int]:
-    """(records per second, peak of memory on the GPU), or None where the step fails."""
-    import gc
-
+def _rank(rank: int, count: int, folder: str, case: Case, steps: int) -> None:
     import torch
 
-    gc.collect()
-    if device != "cpu":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    try:
-        speed = examples_per_second(maker(), records, repeats, device)
-    except Exception as problem:  # a peer that cannot train a model is a finding, not the end of the table
-        print(f"  {type(problem).__name__}: {problem}"[:160])
-        return None, 0
-    return speed, 0 if device == "cpu" else int(torch.cuda.max_memory_allocated())
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=count)
+    step = calipers_step(case, dataset(case.shape, case.records), "cpu", False, "shuffle")
+    step()
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    Path(folder, f"rank{rank}").write_text(str(time.perf_counter() - began))
+    torch.distributed.destroy_process_group()
+
+
+def profile(console: Console, case: Case, device: str, precise: bool, steps: int = 20) -> None:
+    """Where the time of a step goes: busy and idle time of the GPU, and the kernels that take most."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    data = dataset(case.shape, case.records)
+    for who, maker in (
+        ("Calipers, poisson", lambda: calipers_step(case, data, device, precise, "poisson")),
+        ("plain SGD", lambda: plain_step(case, data, device)),
+    ):
+        step = maker()
+        for _ in range(WARM_UP):
+            step()
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as seen:
+            for _ in range(steps):
+                step()
+            torch.cuda.synchronize()
+        took = (time.perf_counter() - began) / steps
+        kernels = [event for event in seen.key_averages() if event.self_device_time_total]
+        busy = sum(event.self_device_time_total for event in kernels) * 1e-6 / steps
+        console.print(f"{case.model}, {who}: {took * 1e3:.2f} ms a step, {busy * 1e3:.2f} ms of it the GPU works")
+        for event in sorted(kernels, key=lambda one: -one.self_device_time_total)[:14]:
+            share = event.self_device_time_total * 1e-3 / steps
+            console.print(f"  {share:8.3f} ms {event.count / steps:6.1f} x  {event.key[:105]}", markup=False)
 
 
 if __name__ == "__main__":
-    import argparse
+    from calipers.training.torch_library import tensor_cores
 
-    parser = argparse.ArgumentParser(description="Private training beside Opacus.")
+    parser = argparse.ArgumentParser(description="Private training beside Opacus and plain SGD.")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--repeats", type=int, help="Steps that are timed: 10, or 30 on a GPU.")
     parser.add_argument("--precise", action="store_true", help="No TF32 for anybody.")
+    parser.add_argument("--models", nargs="*", help="Of these models only.")
+    parser.add_argument("--only", nargs="*", default=[], help="Those whose names hold one of these words.")
+    parser.add_argument("--save", type=Path, help="Write what was measured, as JSON.")
+    parser.add_argument(
+        "--processes", type=int, help="Compare one process with so many on a CPU, instead of the table."
+    )
+    parser.add_argument("--profile", action="store_true", help="Where the time of a step goes, instead of the table.")
     options = parser.parse_args()
-    repeats = options.repeats or (10 if options.device == "cpu" else 30)
-    compare(Console(width=140), repeats, options.device, options.precise)
+    console = Console(width=140)
+    models = options.models or [case.model for case in (*CASES, *CUDA_CASES)]
+    if options.profile:
+        with tensor_cores(not options.precise):
+            for case in CUDA_CASES:
+                if case.model in models:
+                    profile(console, case, options.device, options.precise)
+    elif options.processes:
+        processes(console, options.processes)
+    else:
+        rows = compare(console, options.device, options.precise, models=models, only=tuple(options.only))
+        if options.save is not None:
+            options.save.write_text(json.dumps(rows, indent=1) + "\n")

@@ -132,9 +132,9 @@ def test_much_noise_shows_nothing_and_a_broken_training_is_found(monkeypatch) ->
     assert quiet.observed.epsilon[0].epsilon_lower <= quiet.certified.upper < 1.0
     honest = Trainer.take_step
 
-    def forgetful(self):
+    def forgetful(self, **how):
         object.__setattr__(self.plan, "noise_multiplier", 0.3)
-        honest(self)
+        honest(self, **how)
         object.__setattr__(self.plan, "noise_multiplier", 4.0)
 
     monkeypatch.setattr(Trainer, "take_step", forgetful)

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from calipers.errors import InputError  # noqa: E402
 from calipers.training import Dataset, build_model  # noqa: E402
 from calipers.training.convolutional import residual_network  # noqa: E402
-from calipers.training.gradients import GradientSum, cross_entropy, suitable_micro_batch  # noqa: E402
+from calipers.training.gradients import GradientSum, bucket, cross_entropy, suitable_micro_batch  # noqa: E402
 from calipers.training.layer_products import norms_of  # noqa: E402
 from calipers.training.models import parameter_count  # noqa: E402
 from calipers.training.transformers import TextTransformer, VisionTransformer  # noqa: E402
@@ -297,3 +297,12 @@ def test_cross_entropy_is_minus_the_log_of_the_softmax() -> None:
     scores = torch.tensor([[1.0, 2.0, 0.5]], dtype=torch.float64)
     expected = -math.log(math.exp(2.0) / (math.exp(1.0) + math.exp(2.0) + math.exp(0.5)))
     assert float(cross_entropy(scores, torch.tensor([1]))) == pytest.approx(expected, rel=1e-12)
+
+
+def test_sizes_are_rounded_up_by_little() -> None:
+    """By less than 1/8 from 36 records on; and the sizes within four deviations of a mean are a few dozen at most."""
+    for count in range(1, 5000):
+        assert count <= bucket(count) <= count + max(1, count // 8) - 1 + (count < 36)
+    for mean in (64, 256, 2048, 10_000):
+        around = range(mean - 4 * math.isqrt(mean), mean + 4 * math.isqrt(mean))
+        assert len({bucket(count) for count in around}) <= 24

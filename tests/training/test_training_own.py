@@ -301,3 +301,13 @@ def test_contradictions_and_frozen_models_are_refused() -> None:
     shuffled = plan(sampler=Shuffle(dataset_size=N + 1, batch_size=6, epochs=1))
     with pytest.raises(InputError, match="give the sampler dataset_size=30"):
         train(shuffled, network(), Lazy(), device="cpu")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of PyTorch's own import
+@pytest.mark.parametrize("part", ["whole", "layer"])
+def test_compiled_models_are_refused_with_what_to_give_instead(part) -> None:
+    linear = torch.nn.Linear(3, 2)
+    model = torch.compile(linear) if part == "whole" else torch.nn.Sequential(torch.compile(linear))
+    plan = Plan(sampler=Poisson(dataset_size=4, batch_size=2, steps=1), noise_multiplier=1.0, seed=0)
+    with pytest.raises(InputError, match=r"torch\.compile .*model\._orig_mod"):
+        Trainer(plan, model, np.zeros((4, 3), np.float32), np.zeros(4, np.int64), device="cpu")

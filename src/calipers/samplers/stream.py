@@ -60,6 +60,7 @@ class BatchStream:
         self.position = 0
         self._rng = rng
         self._epoch_state: dict[str, Any] = {}
+        self._ahead: tuple[dict[str, Any], IntArray] | None = None
         self._begin_epoch()
 
     @classmethod
@@ -80,14 +81,28 @@ class BatchStream:
     def __next__(self) -> IntArray:
         if self.position == self.steps:
             raise StopIteration
-        if self.position and self.position % self.rounds == 0:
-            self._begin_epoch()
-        batch = next(self._epoch)
+        batch, self._ahead = self._drawn() if self._ahead is None else self._ahead[1], None
         self.position += 1
         return batch
 
+    def _drawn(self) -> IntArray:
+        if self.position and self.position % self.rounds == 0:
+            self._begin_epoch()
+        return next(self._epoch)
+
+    def ahead(self) -> IntArray | None:
+        """The batch that `next` will return, while the place stays where it is; None at the end."""
+        if self.position == self.steps:
+            return None
+        if self._ahead is None:
+            state = self.state()
+            self._ahead = state, self._drawn()
+        return self._ahead[1]
+
     def state(self) -> dict[str, Any]:
         """Everything `resumed` needs, in plain numbers, strings and lists. Secret."""
+        if self._ahead is not None:
+            return self._ahead[0]
         at_boundary = self.position and self.position % self.rounds == 0
         # An epoch that is the first one again starts where the first one did.
         anew = at_boundary and not self.sampler.repeats

@@ -27,14 +27,21 @@ well, and, on CUDA, from one with an entry beyond 1e18, whose square single prec
 
 **Micro-batches** only bound memory: clipped gradients are added up piece by piece, and noise is
 added once, to the whole sum, elsewhere. If a GPU runs out of memory, the batch is begun again with half as many records
-at a time. An empty batch has the sum 0. On CUDA, where every new size costs time to
-plan, all pieces have one size, a multiple of 16, and are filled up with copies of a record whose factor is 0; they
-are played from a recording (`calipers.training.replay`).
+at a time. An empty batch has the sum 0.
+
+**On CUDA a piece is played from a recording** (`calipers.training.replay`), which is made for every size. Poisson
+batches of mean n vary by sqrt(n): sizes are therefore rounded up to multiples of a unit near 3/4 sqrt(n), so that about
+a dozen recordings serve a whole training, and the piece is filled up with copies of a record whose factor is 0, 1 to 3
+percent of it. The size is a function of the number of records alone: a resumed training plays the same recordings.
+The host does not wait for the GPU before it has given it everything that can be done meanwhile: the noise, and the
+records of the next step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from calipers.citations import implements
@@ -50,19 +57,49 @@ from calipers.training.replay import Replay
 from calipers.training.torch_library import low_precision, refuse_rounding, tensor_cores, torch_module
 
 _ROUNDINGS = 4
-_FILL = 16
 _SMALL = 8192
 
 
-def suitable_micro_batch(dimension: int, device: Any) -> int:
-    """Records at a time whose gradients fill 1/16 of the GPU's memory, or half a GiB on a CPU; a power of two.
+def suitable_micro_batch(dimension: int, device: Any, share: int = 16) -> int:
+    """Records at a time whose gradients fill 1/`share` of the GPU's memory, or half a GiB on a CPU; a power of two.
 
     Mapping the backward pass over records was seen to hold four times the gradients that come out of it.
     """
     cuda = device.type == "cuda"
-    memory = torch_module("torch.cuda").get_device_properties(device).total_memory // 16 if cuda else 2**29
+    memory = torch_module("torch.cuda").get_device_properties(device).total_memory // share if cuda else 2**29
     records = max(1, int(memory) // (4 * dimension))
     return min(4096 if cuda else 512, 1 << (records.bit_length() - 1))
+
+
+def bucket(count: int) -> int:
+    """`count`, rounded up to a multiple of the power of two at or below 3/4 sqrt(count)."""
+    unit = 1 << max(0, math.isqrt(9 * count // 16).bit_length() - 1)
+    return count + -count % unit
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Records as a sum reads them: in pieces of `size`, of which the first `number` count."""
+
+    records: Any
+    labels: Any
+    number: int
+    size: int
+    counted: Any
+    tensors: list[Any]
+    form: Any
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A sum that a GPU was asked for: where it will be, for which records it stands, whether for all of them (on the
+    device, and for those who wait)."""
+
+    laid: LaidOut
+    total: Any
+    sound: Any
+    finite: Any
+    known: Callable[[], bool]
 
 
 class GradientSum:
@@ -105,6 +142,7 @@ class GradientSum:
         self._together = func.grad(lambda now, rows, labels, counted: (losses(now, rows, labels) * counted).sum())
         self._books = BookKeeping(model, self._named, self._record_loss, exact=precision == "full")
         self._form: Any = None
+        self._sum = self._zeros() if self._device.type == "cuda" else None
         self._piece = Replay(self._work, self._state) if self._device.type == "cuda" else self._work
 
     @property
@@ -134,66 +172,99 @@ class GradientSum:
             return called(lambda *inputs, **named: call(self._model, tensors, inputs, named), records)
 
     @implements("ertan2026:def3.3")
-    def __call__(self, records: Any, labels: Any, meanwhile: Callable[[], None] | None = None) -> Any:
-        """The sum over the records; every summand has norm at most `max_grad_norm`. 0 for no records.
+    def __call__(self, records: Any, labels: Any) -> Any:
+        """The sum over the records; every summand has norm at most `max_grad_norm`. 0 for no records."""
+        return self.of(self.laid_out(records, labels))
 
-        `meanwhile` is called once, when a GPU has been given its work and has not finished it.
-        """
+    def of(self, laid: LaidOut) -> Any:
+        """The same of records that are laid out; overwritten by the next call."""
+        return self.finished(self.begun(laid))
+
+    def begun(self, laid: LaidOut) -> Begun:
+        """Give a GPU its work without waiting for it; with smaller pieces where its memory does not suffice."""
         while True:
             try:
-                total, sound = self._explained(records, labels)
-                if meanwhile is not None:
-                    meanwhile()
-                    meanwhile = None
+                total, sound = self._explained(lambda laid=laid: self._added(laid))  # type: ignore[misc]
+                finite = sound.all()
+                return Begun(laid, total, sound, finite, self._when_known(finite))
             except self._torch.cuda.OutOfMemoryError:
                 if self.micro_batch == 1:
                     raise
                 self.micro_batch = -(-self.micro_batch // 2)
                 self._torch.cuda.empty_cache()
-                continue
-            if bool(sound.all()):
-                return total
-            records, labels = gathered((records, labels), sound.to(leaves(records)[0].device))
+                laid = self.laid_out(laid.records, laid.labels)
 
-    def _explained(self, records: Any, labels: Any) -> tuple[Any, Any]:
+    def finished(self, begun: Begun) -> Any:
+        """Wait; if some record has no finite norm, the sum is computed again without it."""
+        while not begun.known():
+            records, labels = begun.laid.records, begun.laid.labels
+            rest = gathered((records, labels), begun.sound.to(leaves(records)[0].device))
+            begun = self.begun(self.laid_out(*rest))
+        return begun.total
+
+    def _when_known(self, answer: Any) -> Callable[[], bool]:
+        """Wait for an answer of the device, but not for what it is given after it."""
+        if self._device.type != "cuda":
+            return lambda: bool(answer)
+        place = self._torch.empty((), dtype=self._torch.bool, pin_memory=True)
+        known = self._torch.cuda.Event()
+        place.copy_(answer, non_blocking=True)
+        known.record()
+
+        def wait() -> bool:
+            known.synchronize()
+            return bool(place)
+
+        return wait
+
+    def _explained(self, work: Callable[[], Any]) -> Any:
         try:
-            return self._added(records, labels)
+            return work()
         except self._torch.cuda.OutOfMemoryError:
             raise
         except (RuntimeError, TypeError) as problem:  # a model that returns a tuple is a TypeError of the loss
             text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
             raise InputError(f"PyTorch cannot compute the gradient of one record by itself: {text}") from problem
 
-    def _added(self, records: Any, labels: Any) -> tuple[Any, Any]:
-        """(the sum of the gradients, for which records it stands)."""
-        torch, number, before = self._torch, count((records, labels)), self._changes()
-        total, sound = self._zeros(), torch.ones(number, dtype=torch.bool, device=self._device)
-        if not number:
-            return total, sound
-        if self.max_grad_norm is not None:
-            with tensor_cores(False):
-                held = self._books.prepare(records, labels, self._each, self._current())
-            self._refuse_memory(before)
-            if self._books.remembers:
-                raise InputError(
-                    "The model, or its loss, remembers what it has read (in an attribute, a list): the gradient of a "
-                    "record is another one after another record. Such records are in gradients that are not theirs. "
-                    "Begin every call anew."
-                )
-            if held and self._suits:
-                self._suits, self.micro_batch = False, suitable_micro_batch(held, self._device)
-        size = self._piece_size(number)
+    def laid_out(self, records: Any, labels: Any) -> LaidOut:
+        """The records in pieces of one size, filled up; a model that sees such records for the first time is tried."""
+        torch, number = self._torch, count((records, labels))
+        if number and self.max_grad_norm is not None:
+            self._explained(lambda: self._try_rules(records, labels))
+        size = self._piece_size(number) if number else 1
         missing = -number % size if self._device.type == "cuda" else 0
-        tensors, self._form = leaves((records, labels)), form((records, labels))
+        tensors = leaves((records, labels))
         if missing:
             tensors = [torch.cat((rows, rows[:1].expand(missing, *rows.shape[1:]))) for rows in tensors]
         counted = torch.arange(number + missing, device=self._device) < number
+        return LaidOut(records, labels, number, size, counted, tensors, form((records, labels)))
+
+    def _try_rules(self, records: Any, labels: Any) -> None:
+        """Let a made-up record decide which layers have a rule, and refuse models that remember."""
+        before = self._changes()
+        with tensor_cores(False):
+            held = self._books.prepare(records, labels, self._each, self._current())
+        self._refuse_memory(before)
+        if self._books.remembers:
+            raise InputError(
+                "The model, or its loss, remembers what it has read (in an attribute, a list): the gradient of a "
+                "record is another one after another record. Such records are in gradients that are not theirs. "
+                "Begin every call anew."
+            )
+        if held and self._suits:
+            # What is held is known: the rest of the memory is for what the model itself holds.
+            self._suits, self.micro_batch = False, suitable_micro_batch(held, self._device, share=4)
+
+    def _added(self, laid: LaidOut) -> tuple[Any, Any]:
+        """(the sum of the gradients, for which records it stands)."""
+        torch, number, size, self._form = self._torch, laid.number, laid.size, laid.form
+        if 0 < number <= size:
+            part, usable = self._piece(laid.counted, *(rows.to(self._device) for rows in laid.tensors))
+            return part, usable[:number]
+        total, sound = self._zeros(), torch.ones(number, dtype=torch.bool, device=self._device)
         for start in range(0, number, size):
             piece = slice(start, start + size)
-            part, usable = self._piece(counted[piece], *(rows[piece].to(self._device) for rows in tensors))
-            self._refuse_memory(before)
-            if size >= number:  # what was played is overwritten by the next call only
-                return part, usable[:number]
+            part, usable = self._piece(laid.counted[piece], *(rows[piece].to(self._device) for rows in laid.tensors))
             total += part
             sound[piece] = usable[: number - start]
         return total, sound
@@ -216,13 +287,15 @@ class GradientSum:
             )
 
     def _work(self, counted: Any, *tensors: Any) -> tuple[Any, Any]:
-        records, labels = like(self._form, tensors)
-        return (self._plain if self.max_grad_norm is None else self._clipped)(records, labels, counted)
+        (records, labels), before = like(self._form, tensors), self._changes()
+        found = (self._plain if self.max_grad_norm is None else self._clipped)(records, labels, counted)
+        self._refuse_memory(before)
+        return found
 
     def _piece_size(self, count: int) -> int:
         """Pieces of equal size, as few as fit into `micro_batch`."""
         size = -(-count // -(-count // self.micro_batch))
-        return size if self._device.type != "cuda" else min(size + -size % _FILL, self.micro_batch)
+        return size if self._device.type != "cuda" else min(bucket(size), self.micro_batch)
 
     def _clipped(self, records: Any, labels: Any, counted: Any) -> tuple[Any, Any]:
         """(the sum over the records that count, NaN if one of them has no finite norm; which records have one)."""
@@ -247,8 +320,8 @@ class GradientSum:
         return self._weighted(found, flat, factors), finite
 
     def _weighted(self, found: Entries, flat: dict[tuple[str, ...], Any], factors: Any) -> Any:
-        """The sum of the gradients times their factors, as a flat vector."""
-        total = self._zeros()
+        """The sum of the gradients times their factors, as a flat vector; all recordings write it to one place."""
+        total = self._zeros() if self._sum is None else self._sum.zero_()
         places = dict(zip(self._named, total.split([p.numel() for p in self._named.values()]), strict=True))
         with tensor_cores(False):
             for names, gradient in flat.items():

@@ -22,7 +22,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -38,7 +38,7 @@ from calipers.training.canaries import Planted
 from calipers.training.checkpoint import MODULES, check_like, fitting, load_checkpoint, locked, save_checkpoint
 from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
 from calipers.training.fingerprint import fingerprint, model_fingerprint
-from calipers.training.gradients import GradientSum
+from calipers.training.gradients import Begun, GradientSum, LaidOut
 from calipers.training.handling import Along, Handling, HowToTrain, TrainingOptions
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
 from calipers.training.plan import Plan
@@ -73,6 +73,16 @@ class Trained:
         Without an adjacency it has the one that a run has which names none.
         """
         return self.plan.run(dimension=self.dimension, adjacency=adjacency, view=view)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A step that was given to the device and is not known to be sound."""
+
+    begun: Begun
+    number: int
+    size: int
+    seed: int
 
 
 class Trainer:
@@ -123,12 +133,22 @@ class Trainer:
         self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
         drawing = np.random.SeedSequence(plan.seed, spawn_key=(_BATCHES,))  # of the system's entropy, without a seed
         self._stream = BatchStream(plan.sampler, np.random.default_rng(drawing))
+        self._begin_pipeline()
         compared = {key: value for key, value in self._belongs_to.items() if key != MODULES}  # each loads its own
         self.ranks.agree({**compared, "model": fingerprint(model), "tf32": handling.tf32, **versions()})
         if self.ranks.size > 1:
             self._go_to(self.ranks.from_first(self._contents(), self.device) or {})
         else:
             self._begin_records()
+
+    def _begin_pipeline(self) -> None:
+        """On a GPU the next step is begun before the last one is known to be sound, if the device can leave one out."""
+        alone = self.ranks.size == 1 and not self._canaries.count
+        self._pipelined = alone and self.device.type == "cuda" and self._updates.can_be_held_back
+        self._pending: list[_Pending] = []
+        self._unsound = self._torch.zeros((), device=self.device)
+        if self._pipelined:
+            self._updates.hold_back(self._unsound)
 
     def _check_size(self) -> None:
         found = self._records.size + self._canaries.beside
@@ -157,6 +177,7 @@ class Trainer:
         }
 
     def _begin_records(self) -> None:
+        self._ahead: tuple[int, LaidOut] | None = None
         self._records.begin(self._stream, self._share, self._noise.layer_seed)
 
     def _share(self, batch: IntArray) -> IntArray:
@@ -169,31 +190,88 @@ class Trainer:
         return self._stream.position
 
     @implements("ertan2026:algB")
-    def take_step(self) -> None:
-        """One step of Algorithm B. The noisy gradient is in the parameters' `grad` afterwards."""
-        plan, number = self.plan, self.step
-        batch = next(self._stream)
-        seed, canaries = self._noise.layer_seed(number), self._canaries
-        noise: list[Any] = []
+    def take_step(self, *, wait: bool = True) -> None:
+        """One step of Algorithm B. The noisy gradient is in the parameters' `grad` afterwards.
+
+        `wait=False`: a GPU may still be at it; `settle` before anything is done with the model. A step whose batch has
+        a record without a finite gradient is done again without it, and in the meantime the device leaves out that
+        step and those after it by itself.
+        """
+        number, size = self.step, len(batch := next(self._stream))
+        seed, laid = self._taken(number, batch)
         self._updates.forget()
+        with self._layers(seed):
+            begun = self._sum.begun(laid)
+        noise = self._drawn(number)
+        if not self._pipelined:
+            self._read_ahead()
+            with self._layers(seed):
+                total = self._sum.finished(begun)
+            self._apply(total, noise, batch, number)
+            return
+        self._unsound.masked_fill_(~begun.finite, 1.0)
+        self._apply(begun.total, noise, batch, number)
+        before, self._pending = self._pending, [_Pending(begun, number, size, seed)]
+        self._read_ahead()
+        if not all(one.begun.known() for one in before):
+            self._do_again(before + self._pending)
+        if wait:
+            self.settle()
 
-        def draw() -> None:  # while a GPU is busy with the gradients
-            if plan.noise_multiplier > 0 and self.ranks.leads:
-                beside = 0 if canaries.examples else canaries.beside
-                like = self._sum.parameters[0].detach().new_empty(1).expand(self.dimension + beside)
-                noise.append(self._noise.standard_normal(number, like))
+    def settle(self) -> None:
+        """Wait for the device, and do again what it left out."""
+        pending, self._pending = self._pending, []
+        if not all(one.begun.known() for one in pending):
+            self._do_again(pending)
 
-        with random_layers((seed + self.ranks.rank) % 2**64, self.device):
-            update = self._sum(*self._records.take(number, self._share(batch), seed), draw)
+    def _do_again(self, left_out: list[_Pending]) -> None:
+        """Steps that the device left out, one after the other."""
+        self._pending = []
+        self._unsound.zero_()
+        for step in left_out:
+            with self._layers(step.seed):
+                total = self._sum.of(step.begun.laid)
+            self._apply(total, self._drawn(step.number), np.empty(step.size, np.int64), step.number)
+
+    def _layers(self, seed: int) -> AbstractContextManager[None]:
+        return random_layers((seed + self.ranks.rank) % 2**64, self.device)
+
+    def _drawn(self, number: int) -> Any:
+        """The noise of a step; None where there is none to add."""
+        if self.plan.noise_multiplier == 0 or not self.ranks.leads:
+            return None
+        beside = 0 if self._canaries.examples else self._canaries.beside
+        like = self._sum.parameters[0].detach().new_empty(1).expand(self.dimension + beside)
+        return self._noise.standard_normal(number, like)
+
+    def _apply(self, update: Any, noise: Any, batch: IntArray, number: int) -> None:
+        """Add the noise to the sum, divide, and take the optimizer's step."""
+        plan, canaries = self.plan, self._canaries
         update = canaries.widened(update, batch if self.ranks.leads else batch[:0])
-        if noise:
+        if noise is not None:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
-            update.add_(noise[0], alpha=plan.noise_multiplier * plan.max_grad_norm)
+            update.add_(noise, alpha=plan.noise_multiplier * plan.max_grad_norm)
         update = canaries.seen(self.ranks.add_up(update), number)
         self._updates.apply(update, plan.divisor(len(batch)), number)
 
+    def _taken(self, number: int, batch: IntArray) -> tuple[int, LaidOut]:
+        """The seed and the records of a step, read now unless they were read ahead."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            return ahead
+        seed = self._noise.layer_seed(number)
+        return seed, self._sum.laid_out(*self._records.take(number, self._share(batch), seed))
+
+    def _read_ahead(self) -> None:
+        """Read the records of the next step, while a GPU computes."""
+        coming = self._stream.ahead() if self.device.type == "cuda" else None
+        if coming is not None:
+            with suppress(self._torch.cuda.OutOfMemoryError):  # they are read when they are needed
+                self._ahead = self._taken(self.step, coming)
+
     def save(self, path: Path) -> None:
         """Write a checkpoint of the run as it stands."""
+        self.settle()
         self.check_ranks()
         with self.ranks.together():
             if self.ranks.leads:
@@ -234,6 +312,7 @@ class Trainer:
 
     def evaluate(self, evaluation: Callable[[Any, int], Any]) -> None:
         """Let `evaluation(model, step)` see the model as it is used, on rank 0; what it returns is kept."""
+        self.settle()
         if self.ranks.leads:
             with as_used(self.model), random_layers(0, self.device):
                 self.evaluations.append((self.step, evaluation(self.model, self.step)))
@@ -255,6 +334,7 @@ class Trainer:
         }
 
     def _go_to(self, contents: Mapping[str, Any]) -> None:
+        self.settle()
         self.model.load_state_dict(contents["model"])
         self._updates.go_to(contents)
         self._noise = noise_source(json.loads(contents["noise"]))
@@ -300,7 +380,7 @@ def _trained(trainer: Trainer, along: Along) -> Trained:
     begun, resumed_at = time.perf_counter(), trainer.step
     steps, path = trainer.plan.steps, along.path
     while trainer.step < steps:
-        trainer.take_step()
+        trainer.take_step(wait=False)
         done = trainer.step
         evaluated = done == steps or (along.evaluate_every and done % along.evaluate_every == 0)
         if along.evaluation is not None and evaluated:
@@ -309,6 +389,7 @@ def _trained(trainer: Trainer, along: Along) -> Trained:
             trainer.save(path)
         if along.progress is not None and trainer.ranks.leads:
             along.progress(done, steps)
+    trainer.settle()
     if path is None:  # else the last checkpoint was checked
         trainer.check_ranks()
     seconds, seen = time.perf_counter() - begun, tuple(trainer.evaluations)

@@ -36,6 +36,8 @@ from calipers.training.losses import Loss, own_loss
 from calipers.training.torch_library import random_layers, torch_module
 
 _COMPARED = 32
+_PREPARING = 0x9E3779B97F4A7C15
+"""Apart from the seed of the layers, and more than any number of ranks."""
 _LABELS = ("labels", "label")
 
 Batch = tuple[Any, Any]
@@ -60,6 +62,7 @@ class ArrayRecords:
         self.size, self.digest = rows, data_digest(*leaves(arrays), *leaves(answers))
         self._held = mapped(lambda array: torch.as_tensor(array).to(device), (arrays, answers))
         self._prepare, self._device = _by_rows(prepare), device
+        self._draws = isinstance(self._prepare, OverRecords)
 
     def begin(self, stream: BatchStream, share: Share, seed_of: Callable[[int], int]) -> None:
         """Nothing is read ahead."""
@@ -72,8 +75,14 @@ class ArrayRecords:
         """The inputs and labels of these records."""
         if not len(rows):  # no records, of the shape that records have
             return gathered(self.take(step, np.zeros(1, np.int64), seed), slice(0))  # type: ignore[no-any-return]
-        inputs, labels = gathered(self._held, torch_module().from_numpy(rows).to(self._device))
-        return self._prepare(inputs), labels
+        places = torch_module().from_numpy(rows)
+        if self._device.type == "cuda":  # without waiting for what the GPU is busy with
+            places = places.pin_memory().to(self._device, non_blocking=True)
+        inputs, labels = gathered(self._held, places)
+        if not self._draws:
+            return self._prepare(inputs), labels
+        with random_layers((seed + _PREPARING) % 2**64, self._device):  # whenever the step's records are read
+            return self._prepare(inputs), labels
 
 
 def _by_rows(prepare: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

@@ -17,8 +17,8 @@ What makes a recording wrong, and what is done about it:
   smaller inputs.
 - **The outputs are overwritten** by the next call: use them before.
 
-A shape is recorded when it comes for the second time. Poisson batches come in many sizes, and a recording takes as long
-as several calls.
+A shape is run once, so that libraries choose their kernels, recorded, and played: every result comes from a recording.
+A training that is killed and resumed, and makes its recordings in another order, therefore gives the same numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class Replay:
         self._cuda = torch_module("torch.cuda")
         self._function, self._state = function, state
         self._recordings: dict[object, _Recording] = {}
-        self._seen: set[object] = set()
         self._recorded_in: object = None
         self._pool: Any = None
         self.refused: str | None = None
@@ -65,26 +64,23 @@ class Replay:
         shape = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
         recording = self._recordings.get(shape)
         if recording is None:
-            if shape not in self._seen:
-                self._seen.add(shape)
-                return self._function(*inputs)
+            generator = self._cuda.default_generators[inputs[0].device.index]
+            drawn = generator.get_state()
+            self._function(*inputs)
             recording = self._record(shape, inputs)
+            generator.set_state(drawn)  # what is played draws what a recording of before would have drawn
         return self._function(*inputs) if recording is None else recording.play(inputs)
 
     def _record(self, shape: object, inputs: tuple[Any, ...]) -> _Recording | None:
         if len(self._recordings) >= _KEPT:
             del self._recordings[next(iter(self._recordings))]
-        # What earlier calls left in PyTorch's cache is no use to the graph's own pool.
-        self._cuda.synchronize()
-        self._cuda.empty_cache()
         self._pool = self._pool or self._cuda.graph_pool_handle()
         generator = self._cuda.default_generators[inputs[0].device.index]
         before = generator.clone_state()
-        gc.collect()
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._recordings[shape] = _Recording(self._cuda, self._function, inputs, self._pool)
+            self._recordings[shape] = self._recorded(inputs)
         except self._cuda.OutOfMemoryError:
             self._recordings.clear()
             raise
@@ -100,6 +96,15 @@ class Replay:
                 gc.enable()
         return self._recordings[shape]
 
+    def _recorded(self, inputs: tuple[Any, ...]) -> _Recording:
+        """A recording; if the memory does not suffice, without what earlier calls left in PyTorch's cache, which is no
+        use to the recordings' own pool."""
+        try:
+            return _Recording(self._cuda, self._function, inputs, self._pool)
+        except self._cuda.OutOfMemoryError:
+            self._cuda.empty_cache()
+        return _Recording(self._cuda, self._function, inputs, self._pool)
+
 
 class _Recording:
     """One graph with the places of its inputs and outputs."""
@@ -107,9 +112,15 @@ class _Recording:
     def __init__(self, cuda: Any, function: Callable[..., tuple[Any, ...]], inputs: tuple[Any, ...], pool: Any) -> None:
         self._inputs = tuple(tensor.clone() for tensor in inputs)
         self._graph = cuda.CUDAGraph()
-        # thread_local: what other threads of the process do with the device meanwhile is not our concern.
-        with cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
-            self._outputs = function(*self._inputs)
+        cuda.synchronize()
+        # Not `torch.cuda.graph`, which empties PyTorch's cache each time.
+        with cuda.stream(cuda.Stream()):
+            # thread_local: what other threads of the process do with the device meanwhile is not our concern.
+            self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                self._outputs = function(*self._inputs)
+            finally:
+                self._graph.capture_end()
 
     def play(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         for place, tensor in zip(self._inputs, inputs, strict=True):

@@ -62,6 +62,15 @@ class Updates:
             for parameter in group["params"]:
                 parameter.grad = None  # one that is frozen may have a gradient of before, and would go along it
 
+    @property
+    def can_be_held_back(self) -> bool:
+        """Whether the device itself can leave a step out: the plan's optimizer, as one kernel."""
+        return not self._own and self._schedule is None and bool(self.optimizer.defaults.get("fused"))
+
+    def hold_back(self, flag: Any) -> None:
+        """Leave out every step at whose time `flag`, a number on the device, is 1 (as for gradients that overflow)."""
+        self.optimizer.found_inf = flag
+
     def forget(self) -> None:
         """Let go of the last gradient before the next is computed, unless both lie in one place (a recording)."""
         if not self._steady:
