@@ -245,7 +245,7 @@ class Bench:
 
     def training(self) -> None:
         """Records per second of private training, beside Opacus."""
-        training.compare(self.console, self.repeats)
+        training.compare(self.console)
 
     def verdict(self) -> None:
         """CPU seconds of whole commands, from the shell to the last line."""

@@ -24,7 +24,11 @@ from calipers.training import build_model
 from calipers.training.gradients import GradientSum
 from calipers.training.layer_products import Accuracy, norms_of
 
-CASES = (*CUDA_CASES, ("wideresnet-16-4", (3, 32, 32), 256), ("wideresnet-28-10", (3, 32, 32), 64))
+CASES = (
+    *((case.model, case.shape, case.batch) for case in CUDA_CASES),
+    ("wideresnet-16-4", (3, 32, 32), 256),
+    ("wideresnet-28-10", (3, 32, 32), 64),
+)
 
 
 class Counting(TorchDispatchMode):

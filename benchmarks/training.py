@@ -246,16 +246,16 @@ def measured(case: Case, device: str, precise: bool, only: tuple[str, ...] = ())
     }
 
 
-def compare(console: Console, device: str = "cpu", precise: bool = False, **chosen: Any) -> list[dict[str, Any]]:
+def compare(console: Console, device: str = "cpu", precise: bool = False, **chosen: Any) -> dict[str, Any]:
     """A table for every model; what was measured is returned."""
     try:
         import torch
     except ImportError as problem:
         console.print(f"training: {problem}", style="yellow", markup=False)
-        return []
+        return {}
     from calipers.training.torch_library import tensor_cores
 
-    threads, found = torch.get_num_threads(), []
+    threads, where, found = torch.get_num_threads(), _where(torch, device, precise), []
     torch.set_num_threads(1 if device == "cpu" else threads)
     every = CASES if device == "cpu" else CUDA_CASES
     cases = [case for case in every if case.model in chosen.get("models", [case.model])]
@@ -263,11 +263,13 @@ def compare(console: Console, device: str = "cpu", precise: bool = False, **chos
         with tensor_cores(not precise):
             for case in cases:
                 speeds = measured(case, device, precise, chosen.get("only", ()))
-                console.print(_table(case, speeds, _where(torch, device, precise)))
-                found.append({**dataclasses.asdict(case), **{who: dataclasses.asdict(s) for who, s in speeds.items()}})
+                console.print(_table(case, speeds, where))
+                found.append(
+                    {**dataclasses.asdict(case), "speeds": {w: dataclasses.asdict(s) for w, s in speeds.items()}}
+                )
     finally:
         torch.set_num_threads(threads)
-    return found
+    return {"where": where, "cases": found}
 
 
 def _where(torch: Any, device: str, precise: bool) -> str:
@@ -296,6 +298,26 @@ def _table(case: Case, speeds: dict[str, Speed], where: str) -> Table:
         shares = [f"{speed.median / other.median:.2f}" if other.stretches else "-" for other in (plain, compiled)]
         table.add_row(who, f"{speed.median:,.0f}", f"{spread:.1%}", *shares, memory, f"{speed.warm_up:.1f}")
     return table
+
+
+def markdown(saved: dict[str, Any]) -> str:
+    """What was saved, as the table of the documentation: records per second, and the share of plain SGD."""
+    names = list(dict.fromkeys(who for case in saved["cases"] for who in case["speeds"]))
+    lines = [
+        "| model, mean batch | " + " | ".join(names) + " | memory / plain |",
+        "|---|" + "---|" * (len(names) + 1),
+    ]
+    for case in saved["cases"]:
+        found = {who: Speed(**values) for who, values in case["speeds"].items()}
+        plain = found["plain SGD"]
+        cells = [f"{case['model']}, {case['batch']:,}"]
+        for who in names:
+            speed = found.get(who, Speed(problem="not measured"))
+            cells.append("fails" if speed.problem else f"{speed.median:,.0f} ({speed.median / plain.median:.2f})")
+        first = found[names[0]]
+        cells.append(f"{first.memory / plain.memory:.2f}" if plain.memory and first.memory else "-")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def processes(console: Console, count: int, case: Case = CASES[2], steps: int = 6) -> float:
@@ -389,3 +411,4 @@ if __name__ == "__main__":
         rows = compare(console, options.device, options.precise, models=models, only=tuple(options.only))
         if options.save is not None:
             options.save.write_text(json.dumps(rows, indent=1) + "\n")
+            console.print(markdown(rows), markup=False, soft_wrap=True)
