@@ -21,7 +21,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz certificates lint format types layers docs bench first-five-minutes reproduce clean
+.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browse
 fuzz: $(VENV)/.extra-test ## a hundred hostile command lines and files; all 5,000: --count 5000 (tests/RANDOM.md)
 	mkdir -p build
 	OMP_NUM_THREADS=1 $(BIN)/python tests/drivers/fuzz_cli.py --seed 1 --count 100 --log build/fuzz.jsonl
+
+mutations: $(VENV)/.extra-test ## lines broken on purpose, each must fail a quick test (tests/MUTATIONS.md); OF=10: a tenth, chosen by the commit
+	$(BIN)/python tests/drivers/mutations.py --share $(SHARE) --of $(or $(OF),1)
 
 certificates: $(VENV)/.extra-test ## check the example certificates with the checker alone
 	$(BIN)/python -m calipers_verify examples/certificates/*.cert.json

@@ -164,6 +164,11 @@ def _shown(attacks: Sequence[Attack], replaced: bool, loud: bool = False) -> Jaw
     return LawAttack(AttackProduct(factors, loud), scene, _CLAIMS[replaced], attacks[-1].statement, lone, rival)
 
 
+def shown_by(attacks: Sequence[Attack], replaced: bool) -> Jaw:
+    """What one attack per phase shows of the whole run, from below."""
+    return _shown(attacks, replaced)
+
+
 def _scenes(scenes: Sequence[str]) -> str:
     """What everybody's gradients are: once where all phases are alike."""
     if len(set(scenes)) == 1:

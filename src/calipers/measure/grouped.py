@@ -10,7 +10,8 @@ D_(k l)(P||R) <= D_k(P||Q) + k D_l(Q||R), and f_g is the best of all ways to spl
 
 From below, all but one of the unit's records do nothing: where they are zeroed out or removed they have gradient zero
 before as well, so what is shown is an attack on one record in which all other gradients are zero (others that oppose it
-would miss the unit's own). Nothing more is shown here, so the bracket stays open, and says so.
+would miss the unit's own). Where records are dealt out, another attack adds up the sums of an epoch, which all of the
+unit's records move together (`calipers.schemes.dealt.summed_unit`).
 """
 
 from __future__ import annotations

@@ -22,11 +22,12 @@ from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.measure.beside import Beside
+from calipers.measure.choice import greatest
 from calipers.measure.closed import gaussians
 from calipers.measure.dataset_sizes import SIZE, divided_attack, divided_evaluation, divisor_notes, sized
 from calipers.measure.dealt_proof import DealtUnitProof
 from calipers.measure.divisors import divisor_of, is_divided, public_because, rate_moves
-from calipers.measure.evaluation import evaluated
+from calipers.measure.evaluation import evaluated, shown_by
 from calipers.measure.grouped import GroupedProof, OneOfUnit
 from calipers.measure.jaw import Evaluation, Jaw
 from calipers.measure.measurement import Claim, Measurement
@@ -140,7 +141,11 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
         chained = tuple(_one_record(run, scheme_of(run).sizes_of_units(run), 1) for run in phases)
         attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).above, records, unit)
         told = _told(phases)
-        return Evaluation(DealtUnitProof((*told, chain), attack, _moves(phases[0])) if told else chain, attack)
+        above = DealtUnitProof((*told, chain), attack, _moves(phases[0])) if told else chain
+        together = [equal for run in phases if (equal := scheme_of(run).unit_attack(run)) is not None]
+        if len(together) < len(phases):
+            return Evaluation(above, attack)
+        return Evaluation(above, greatest([attack, shown_by(together, phases[0].adjacency == "substitute")]))
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
 
 

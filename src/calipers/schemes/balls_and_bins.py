@@ -23,10 +23,12 @@ from calipers.schemes.dealt import (
     hidden_alone,
     kept_noise,
     refuse_many,
+    summed_unit,
     whole_epochs_of,
 )
-from calipers.schemes.exposure import Exposure, known_times
+from calipers.schemes.exposure import Attack, Exposure, known_times
 from calipers.schemes.scheme import Configurations, Scheme, Sums
+from calipers.schemes.units import binomial_shifts
 
 _MOST_THROWS = 2**22
 
@@ -57,6 +59,11 @@ class BallsAndBinsScheme(Scheme):
     def dealt(self, run: RunFields) -> tuple[DealtUnit, int]:
         """Into bins."""
         return dealt_unit(run, run.steps_per_epoch)
+
+    def unit_attack(self, run: RunFields) -> Attack:
+        """An epoch that ends early leaves records out that would have come later."""
+        share = 1.0 / run.steps_per_epoch
+        return summed_unit(run, lambda steps: binomial_shifts(run.records_per_unit, min(1.0, steps * share), 1.0))
 
     def noise_range(self, run: RunFields) -> Domain:
         """Of a hidden record."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +18,14 @@ from calipers.errors import UnsupportedError
 from calipers.laws.allocated.average import SIGMA, AllocationPair
 from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.laws.core.dealt_unit import DealtUnit
+from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.source import LawSource
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
-from calipers.schemes.exposure import Exposure, closed, known_release
+from calipers.schemes.exposure import Attack, Exposure, closed, known_release
 from calipers.schemes.neighbors import neighbor_words, size_neighbors, unchanged_steps
 from calipers.schemes.scheme import Scheme
+from calipers.schemes.units import all_of
 
 MOST_CONFIGURATIONS = 20_000
 
@@ -108,6 +110,33 @@ def dealt_unit(run: RunFields, places: int, batch_size: int | None = None) -> tu
     if run.reshuffle == "once":
         return DealtUnit(records, shift * math.sqrt(epochs), places, batch_size), 1
     return DealtUnit(records, shift, places, batch_size), epochs
+
+
+def summed_unit(run: RunFields, used: Callable[[int], Shifts]) -> Attack:
+    """All records of the unit have gradient u, all others zero, and the sums of an epoch are added up.
+
+    However the records are dealt, the sum of the M noisy sums moves by as many as are used, at noise sqrt(M) sigma.
+
+    Args:
+        run: Zero-out or substitute; records that are removed from batches of fixed size displace others.
+        used: How many records of the unit are used in an epoch that ends after so many steps, each a shift of 1.
+
+    Returns:
+        One pair for every epoch; one for all where the deal is kept, which then moves the sum of all epochs.
+    """
+    parts, replaced = [*run.epoch_parts], run.adjacency == "substitute"
+    kept = parts[0][1] if run.reshuffle == "once" else 1
+    parts = [(parts[0][0], 1)] if run.reshuffle == "once" else parts
+    factors = []
+    for steps, count in parts:
+        scale, lengths = math.sqrt(kept / steps) / run.noise_multiplier, used(steps)
+        shifts = dataclasses.replace(lengths, lengths=tuple(scale * length for length in lengths.lengths))
+        factors.append((drawn_shift(shifts, opposite=replaced), count))
+    instead = ", -u once replaced," if replaced else ""
+    over = "all epochs" if run.reshuffle == "once" else "an epoch"
+    scene = f"{all_of(run)}{instead} and all other gradients are zero. The score is the sum of {over} along u."
+    (first, count), *others = factors
+    return Attack(first, count, "calipers:drawn-shift", scene, one_sided=True, beside=tuple(others))
 
 
 def hidden_noise(run: RunFields) -> Domain:

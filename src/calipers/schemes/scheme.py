@@ -23,7 +23,7 @@ from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.run_keys import whole
 from calipers.schemes import OWN_KEYS
-from calipers.schemes.exposure import Exposure
+from calipers.schemes.exposure import Attack, Exposure
 
 if TYPE_CHECKING:
     from calipers.samplers.law import Sampler
@@ -133,6 +133,10 @@ class Scheme(ABC):
 
     def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
         """How the records of a unit are dealt into batches, and how often; None where that is not said."""
+        return None
+
+    def unit_attack(self, run: RunFields) -> Attack | None:
+        """An attack in which all records of a unit have equal gradients; None where there is none but that on one."""
         return None
 
     def sizes_of_units(self, run: RunFields) -> tuple[int, int] | None:

@@ -37,6 +37,8 @@ from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.laws.core.dealt_unit import DealtUnit
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.numerics.binomial import hypergeometric
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.schemes.dealt import (
@@ -48,6 +50,7 @@ from calipers.schemes.dealt import (
     hidden_alone,
     hidden_noise,
     refuse_many,
+    summed_unit,
     whole_epochs_of,
 )
 from calipers.schemes.exposure import Attack, Exposure, Proof, known_release, known_times
@@ -109,6 +112,20 @@ class ShuffleScheme(CutScheme):
         if run.last_batch == "keep":
             return None
         return dataclasses.replace(unit, shift=2.0 * unit.shift, places=unchanged_steps(run).larger), epochs
+
+    def unit_attack(self, run: RunFields) -> Attack | None:
+        """Records of a remainder, and of batches that did not come any more, are left out."""
+        if run.sizes is None or (run.adjacency == "add-remove" and run.view != "isolated"):
+            return None
+        size, batch = run.sizes
+        records, kept = min(run.records_per_unit, size), run.last_batch == "keep"
+
+        def used(steps: int) -> Shifts:
+            seen = size if kept and steps == run.steps_per_epoch else min(steps * batch, size)
+            chances, error = hypergeometric(size, records, seen)
+            return Shifts.of(range(len(chances)), chances.tolist(), error)
+
+        return summed_unit(run, used)
 
     def sizes_of_units(self, run: RunFields) -> tuple[int, int] | None:
         """Removed one after the other, records leave ever smaller datasets, in which the next is the easier to see."""

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from calipers.errors import InputError
 from calipers.laws.core.drawn_shift import Shifts
-from calipers.laws.core.pair import Pair
-from calipers.laws.core.source import UpperSource
+from calipers.laws.core.source import LowerSource, UpperSource
+from calipers.laws.drawn.hidden_place import hidden_place_proof
+from calipers.laws.drawn.oblique import ObliqueAttack
 from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, told_lengths, truncated_proof
 from calipers.laws.drawn.truncation import Truncation
 from calipers.run_fields import RunFields
@@ -27,14 +28,23 @@ _REASON = (
     "Whether the batch was full without the record is revealed: if not, a record moves the sum by its gradient; if so, "
     "it displaces another one, as in a batch of fixed size"
 )
+_HIDING = (
+    "Of a batch that is full, or one record short of it, all records but one are revealed, and not whether it is full: "
+    "the other one, the record or nobody is hidden among them"
+)
+_MATTERS = 1e-12
+"""Where full batches in a run are expected this seldom, it does not matter whether they are revealed."""
 _MANY = 2000
 """So many records, for each of the unit: then records of one neighbor of the dataset are displaced, not of both."""
 _ADDED, _ADDED_TO_PUBLISHED = 4e-3, 1e-12
 """The share that one proof for both neighbors may add to probabilities of lengths, of which epsilon grows by a tenth to
 a third as much; and per step, where others publish the bound: of their rounding to a grid of 1e-4 it is a twentieth
 up to an epsilon of 100."""
-_OFTEN = 1e-3
-"""Where batches are full at least so often, an attack through displaced records is tried too."""
+_OFTEN, _COMMON, _FEW = 1e-3, 1e-2, 16
+"""Where batches are full at least so often, an attack through displaced records is tried too; from the second on, and
+with up to so many records of the unit in a batch, also one in which the others are at an angle to the record."""
+_ANGLE = 100
+"""Degrees: within a tenth of the best delta of 90 to 125 degrees where a quarter to four fifths of batches are full."""
 
 
 class TruncatedPoissonScheme(Scheme):
@@ -76,8 +86,12 @@ class TruncatedPoissonScheme(Scheme):
         attacks = _shown(run, counted[0], counted[-1:] if many else counted)
         several = run.records_per_unit > 1
         told = _told(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency) if several else None
-        first, *further = (Exposure((_proof(run, proof, told),), *attacks) for proof in proofs)
-        return replace(first, neighbors=tuple(further), covering=None if both is None else _proof(run, both, told))
+        hiding = [_hiding(run, one) for one in counted]
+        first, *further = (
+            Exposure((_proof(run, proof, told), *more), *attacks) for proof, more in zip(proofs, hiding, strict=True)
+        )
+        covering = None if both is None or hiding[0] else _proof(run, both, told)
+        return replace(first, neighbors=tuple(further), covering=covering)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What truncation does."""
@@ -111,18 +125,34 @@ def _proof(run: RunFields, source: UpperSource, told: Shifts | None) -> Proof:
     return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1, lengths=told)
 
 
+def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
+    """The proof that hides whether a batch is full, where there is one and it matters."""
+    often = truncation.truncated * run.total_steps >= _MATTERS
+    if run.adjacency != "add-remove" or truncation.unit > 1 or run.rate == 1 or not often:
+        return ()
+    source = _hidden_place(truncation, 1.0 / run.noise_multiplier)
+    return (Proof(source, run.total_steps, STATEMENT, _HIDING),)
+
+
+_hidden_place = functools.lru_cache(maxsize=32)(hidden_place_proof)
+
+
 def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tuple[Attack, tuple[Attack, ...]]:
     """All others zero, of which the fewest hide least; and, of some numbers of others, those that are displaced."""
     shift, steps = 1.0 / run.noise_multiplier, run.total_steps
-    alone, _ = _attacks(fewest, shift, run.adjacency)
-    displacing = [found for one in some if (found := _attacks(one, shift, run.adjacency)[1]) is not None]
-    if run.view == "isolated":  # what the others do is not seen
-        displacing = []
+    alone, *_ = _attacks(fewest, shift, run.adjacency)
+    # What the others do is not seen in the isolated view.
+    seen = [] if run.view == "isolated" else [_attacks(one, shift, run.adjacency)[1:] for one in some]
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
     scene = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
     first = Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)
-    told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
-    return first, tuple(Attack(source, steps, STATEMENT, told, one_sided=True) for source in displacing)
+    told = (
+        f"{scene} -u. The score of a step is the log ratio of the sum along u.",
+        f"{scene} one unit vector e at {_ANGLE} degrees to u. The score of a step is the log ratio of the sum in their "
+        "plane.",
+    )
+    found = [(source, how) for sources in seen for source, how in zip(sources, told, strict=True) if source is not None]
+    return first, tuple(Attack(source, steps, STATEMENT, how, one_sided=True) for source, how in found)
 
 
 _told = functools.lru_cache(maxsize=32)(told_lengths)
@@ -142,11 +172,15 @@ def _proofs(
 
 
 @functools.lru_cache(maxsize=32)
-def _attacks(truncation: Truncation, shift: float, adjacency: str) -> tuple[Pair, TruncatedAttack | None]:
+def _attacks(
+    truncation: Truncation, shift: float, adjacency: str
+) -> tuple[LowerSource, LowerSource | None, LowerSource | None]:
+    """All others zero; all of them against the record; all of them at an angle to it."""
     instead = {"add-remove": None, "zero-out": 0, "substitute": -1}[adjacency]
-    alone = TruncatedAttack(truncation, shift, 0, instead).alone()
-    often = truncation.truncated >= _OFTEN
-    return alone, TruncatedAttack(truncation, shift, -1, instead) if often else None
+    against = TruncatedAttack(truncation, shift, -1, instead)
+    often, few = truncation.truncated, len(truncation.joining) <= _FEW
+    oblique = ObliqueAttack(against, math.radians(_ANGLE)) if often >= _COMMON and few else None
+    return TruncatedAttack(truncation, shift, 0, instead).alone(), against if often >= _OFTEN else None, oblique
 
 
 SCHEME = TruncatedPoissonScheme()

@@ -225,12 +225,12 @@ class RareSteps:
 
     def _totals(self, side: Side, epsilon: FloatArray) -> FloatArray:
         """sum over k and y of the P-mass of the jumps times D_(T-k)(epsilon - y), bounded on the side."""
-        total = np.zeros(len(epsilon))
+        total, away = np.zeros(len(epsilon)), 1.0 if side is Side.UPPER else -1.0
         for jumps, profile, log_p, log_q in self._terms(side):
             at = np.subtract.outer(epsilon, jumps.ratio) + (log_q - log_p)
             values = (profile.upper if side is Side.UPPER else profile.lower)(at.ravel()).reshape(at.shape)
             total += math.exp(log_p) * np.sum(jumps.p * values, axis=1)
-            total += jumps.certain * math.exp(log_p + profile.log_p[side])
+            total += jumps.certain * math.exp(log_p + profile.log_p[side] + away * profile.rounding)
         return total
 
     def uppers(self, epsilon: FloatArray) -> FloatArray:
@@ -243,8 +243,13 @@ class RareSteps:
         return float(self.uppers(np.array([epsilon]))[0])
 
     def lower(self, epsilon: float) -> float:
-        """At most D at epsilon."""
-        return float(self._totals(Side.LOWER, np.array([epsilon]))[0]) * math.exp(-self._rounding)
+        """At most D at epsilon.
+
+        With masses off by a factor e^r at most, D >= e^-r D'(epsilon + 2 r), D' that of the masses at hand.
+        """
+        return float(self._totals(Side.LOWER, np.array([epsilon + 2.0 * self._rounding]))[0]) * math.exp(
+            -self._rounding
+        )
 
     def tests(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(powers, false positive rates) of the tests behind `lower`, rounded to the unfavorable side."""

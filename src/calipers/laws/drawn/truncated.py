@@ -35,7 +35,8 @@ bounds; so a count that is stochastically larger dominates, and the largest tail
 at once.
 
 **Attacks.** All others zero: truncation then only makes the record rarer. All others -v u, the record u: where batches
-are truncated, it displaces one that opposes it, as the proof has it. The gap between both jaws is of the order of tau.
+are truncated, it displaces one that opposes it, as the proof has it. All others at an angle to u, where batches are
+truncated neither rarely nor always (`calipers.laws.drawn.oblique`). The gap between both bounds is of the order of tau.
 """
 
 from __future__ import annotations
@@ -320,6 +321,14 @@ class TruncatedAttack(LowerSource):
 
     def mixtures(self, log_outside: float) -> tuple[Components, Components, bool]:
         """What the other dataset and the one with the unit show along u, and whether all sizes are there."""
+        weights, used, displaced, own, complete = self.outcomes(log_outside)
+        others = self.direction * (used - displaced)
+        absent = self.direction * used if self.instead is None else others + self.instead * own
+        return self._components(weights, absent), self._components(weights, others + own), complete
+
+    def outcomes(self, log_outside: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, bool]:
+        """Probabilities, a row for each number of others used and a column for each number of the unit's records kept;
+        both numbers, how many others are displaced, and whether all sizes are there."""
         cut = self.truncation
         window = binomial_window(cut.others, cut.rate, log_outside)
         room = window.values < (cut.largest - cut.free[-1] if len(cut.free) else math.inf)
@@ -327,10 +336,7 @@ class TruncatedAttack(LowerSource):
         weights = np.vstack((np.outer(window.weights[room], cut.joining), cut.probabilities[:, None] * cut.kept))
         used = np.concatenate((window.values[room], cut.largest - cut.free))[:, None]
         displaced = np.vstack((np.zeros((np.count_nonzero(room), len(own))), np.maximum(own - free, 0.0)))
-        others = self.direction * (used - displaced)
-        absent = self.direction * used if self.instead is None else others + self.instead * own
-        complete = bool(window.values[0] == 0.0)
-        return self._components(weights, absent), self._components(weights, others + own), complete
+        return weights, used, displaced, own, bool(window.values[0] == 0.0)
 
     def _components(self, weights: FloatArray, means: FloatArray) -> Components:
         """Sums are whole numbers of gradients."""

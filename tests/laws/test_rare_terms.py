@@ -1,0 +1,99 @@
+"""Masses of steps that are off by all that their laws allow: products with rare jumps stay bounds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from calipers.bracket import Side
+from calipers.laws.composed.direction import Direction
+from calipers.laws.composed.rare import RareSteps
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource
+
+SMALL, LARGE, STEPS = 2.0**-16, 2.0**-24, 5
+FARTHEST = 2.0**-50
+P = np.array([0.5 + 2.0**-8, 0.5 - 2.0**-8 - 6 * SMALL - 30 * LARGE - SMALL, 6 * SMALL, 30 * LARGE, SMALL])
+Q = np.array([0.5, 0.5 - SMALL - LARGE - FARTHEST, SMALL, LARGE, FARTHEST])
+"""Two coins and three jumps, of log 6, log 30 and one beyond all epsilons that are asked for."""
+EPSILONS = (0.0, 0.02, 0.5, 1.7, 3.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Wrong(LawSource):
+    """The same finite pair with masses off by `error`, and said to be: LOWER P-masses upward, Q-masses by `sign`."""
+
+    error: float
+    sign: float = -1.0
+    symmetric: bool = False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        del resolution, log_tail
+        return self._law(Side.UPPER, 1.0 - self.error, 1.0 - self.error)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        del resolution, log_tail
+        return self._law(Side.LOWER, 1.0 + self.error, 1.0 + self.sign * self.error)
+
+    def _law(self, side: Side, p: float, q: float) -> Law:
+        order = np.argsort(P / Q)
+        # A P-mass that is too large by a share, for the jumps and the coins alike.
+        log_p, log_q = np.log(P[order] * p), np.log(Q[order] * q)
+        law = Law(log_p - log_q, log_p, log_q, side)
+        return replace(law, mass_error=self.error * 1.001 + law.mass_error)
+
+
+def outcomes() -> Iterator[tuple[float, float]]:
+    """P-mass and Q-mass of all counts of outcomes of five steps."""
+    for counts in itertools.product(range(STEPS + 1), repeat=4):
+        rest = STEPS - sum(counts)
+        if rest >= 0:
+            every = (*counts, rest)
+            ways = math.factorial(STEPS) / math.prod(math.factorial(n) for n in every)
+            yield ways * float(np.prod(P**every)), ways * float(np.prod(Q**every))
+
+
+def truth(epsilon: float) -> float:
+    return math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in outcomes())
+
+
+def rare(error: float, epsilon: float, sign: float = -1.0) -> RareSteps:
+    found = RareSteps(Direction.of([(Wrong(error, sign), STEPS)])[0], math.log(truth(epsilon)), -60.0, 1e-3)
+    assert found.useful
+    found.look_at(epsilon)
+    return found
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_bounds_hold_whatever_the_masses_are_off_by(epsilon: float, sign: float) -> None:
+    """P-masses too large by 1e-4 and Q-masses too small, or large, in LOWER, all too small in UPPER: still bounds."""
+    found = rare(1e-4, epsilon, sign)
+    assert found.lower(epsilon) <= truth(epsilon) <= found.upper(epsilon)
+    assert found.upper(epsilon) <= 1.1 * truth(epsilon) + 0.1 * found.most * 1e-3
+    assert found.lower(epsilon) >= 0.9 * truth(epsilon) - 4e-3
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_rates_of_tests_are_those_of_a_test_that_exists(epsilon: float) -> None:
+    """power - k alpha of the rates that are reported is no more than the divergence, at any k."""
+    found = rare(1e-4, epsilon)
+    powers, alphas = found.tests(np.array([epsilon]))
+    for k in (0.0, 0.5 * epsilon, epsilon):
+        assert float(powers[0] - math.exp(k) * alphas[0]) <= truth(k)
+
+
+def test_more_jumps_than_are_followed_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one jump followed out of five steps: the sum of the other terms is added, at every epsilon."""
+    monkeypatch.setattr(RareSteps, "_most_jumps", lambda self, expected: 1)
+    for epsilon in (2.0, 4.0, 4.9):
+        found = rare(0.0, epsilon)
+        assert found.most == 1
+        assert found.upper(epsilon) >= truth(epsilon)
+    beyond = math.comb(STEPS, 2) * float(P[2] + P[3] + P[4]) ** 2
+    assert found.upper(4.9) >= beyond * 0.9

@@ -1,0 +1,102 @@
+"""What is proven of one participation is not said of two: sources that claim everything about a single one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource, LowerSource, UpperSource
+from calipers.measure.evaluation import evaluated
+from calipers.measure.jaw import Evaluation
+from calipers.mechanisms.gaussian import gaussian
+from calipers.numerics.normal import gaussian_delta
+from calipers.schemes.exposure import Attack, Exposure, Proof, closed
+
+MU, EPSILON, TOLERANCE = 0.7, 0.4, 1e-2
+GAUSSIAN = gaussian(MU)
+
+
+class Flattering:
+    """One participation leaks nothing, and an attack on it shows everything."""
+
+    def delta(self, epsilon: float) -> Any:
+        return (1.0, 0.0) if self.pair else 0.0
+
+    def best_delta(self, epsilon: float) -> tuple[float, bool]:
+        return 1.0, False
+
+    def __init__(self, pair: bool = False) -> None:
+        self.pair = pair
+
+
+class Proven(UpperSource):
+    """Laws of one Gaussian release; alone it claims to be perfect."""
+
+    lone_proof = Flattering()  # type: ignore[assignment]
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        return GAUSSIAN.upper(resolution, log_tail)
+
+
+class Shown(LowerSource):
+    """Laws of one Gaussian release; alone it claims to show everything."""
+
+    lone_attack = Flattering()  # type: ignore[assignment]
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        return GAUSSIAN.lower(resolution, log_tail)
+
+
+@dataclass(frozen=True)
+class Both(LawSource):
+    """Both; alone it claims both."""
+
+    lone_pair = Flattering(pair=True)  # type: ignore[assignment]
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        return GAUSSIAN.upper(resolution, log_tail)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        return GAUSSIAN.lower(resolution, log_tail)
+
+
+def one_sided(count: int) -> Evaluation:
+    proof = Proof(Proven(), count, "calipers:shuffled", "The record takes part in")
+    return evaluated([Exposure((proof,), Attack(Shown(), count, "calipers:shuffled", "All."))], replaced=False)
+
+
+def attained(count: int) -> Evaluation:
+    return evaluated([closed(Both(), count, "calipers:allocation", "The record takes part in", "All.")], replaced=False)
+
+
+def attacked(count: int) -> Evaluation:
+    proof = Proof(gaussian(3.0), count, "calipers:shuffled", "The record takes part in")
+    return evaluated([Exposure((proof,), Attack(Both(), count, "calipers:allocation", "All."))], replaced=False)
+
+
+@pytest.mark.parametrize("kind", [one_sided, attained])
+@pytest.mark.parametrize("count", [2, 3])
+def test_upper_bounds_of_several_are_those_of_their_composition(kind: Any, count: int) -> None:
+    """At least the closed form of N(mu sqrt(T), 1), whatever is claimed of one."""
+    exact = float(gaussian_delta(MU * math.sqrt(count), EPSILON))
+    assert exact <= kind(count).above.delta(EPSILON, TOLERANCE).value <= 1.02 * exact
+
+
+@pytest.mark.parametrize("kind", [one_sided, attained, attacked])
+@pytest.mark.parametrize("count", [2, 3])
+def test_lower_bounds_of_several_are_those_of_their_composition(kind: Any, count: int) -> None:
+    """At most the same closed form."""
+    exact = float(gaussian_delta(MU * math.sqrt(count), EPSILON))
+    assert 0.98 * exact <= kind(count).below.delta(EPSILON, TOLERANCE).value <= exact
+
+
+def test_of_a_single_one_what_is_sharper_is_taken() -> None:
+    """Otherwise the sources above would test nothing."""
+    assert one_sided(1).above.delta(EPSILON, TOLERANCE).value == 0.0
+    assert one_sided(1).below.delta(EPSILON, TOLERANCE).value == 1.0
+    assert attained(1).above.delta(EPSILON, TOLERANCE).value == 0.0
+    assert attacked(1).below.delta(EPSILON, TOLERANCE).value == 1.0
