@@ -21,7 +21,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce clean
+.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce house clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ docs: $(VENV)/.extra-docs ## the documentation, in build/docs; GALLERY=none leav
 
 bench: $(BENCH_VENV)/.peers ## time and precision beside other accountants (installs PyTorch for Opacus)
 	$(BENCH_VENV)/bin/python -m benchmarks.bench
+
+house: $(VENV)/.calipers ## figures of the source, and brackets of 129 runs beside the stored ones (two minutes)
+	PYTHONPATH=src $(BIN)/python tests/drivers/house_figures.py
+	OMP_NUM_THREADS=1 PYTHONPATH=src $(BIN)/python tests/drivers/reference_brackets.py
 
 first-five-minutes: ## every command of README, in a fresh clone and environment
 	tests/first_five_minutes.sh .

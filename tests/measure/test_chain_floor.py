@@ -142,7 +142,8 @@ def test_no_number_is_lost_to_what_is_not_asked(sampler: str, noise: float, reco
     (deals,) = (part.steps for part in above.parts if isinstance(part, DealtProof))
     tests = [test for unit, times in deals for test in crossing_tests(unit, times, *(  # type: ignore[arg-type]
              share * unit.shift for share in above.moves), 60.0)]  # type: ignore[union-attr]  # fmt: skip
-    floor, chain = chained([*tests, *above.seen], records, 60.0, above.chain.log_least(1e-12)), above.chain
+    known = [*tests, of_curve(above.shown.curve(1e-12, 1e-3))]
+    floor, chain = chained(known, records, 60.0, above.chain.log_least(1e-12)), above.chain
     assert epsilon_shown(floor, 1e-5) <= chain.epsilon(1e-5, 1e-3).value * (1.0 + 1e-6)
     assert delta_shown(floor, 0.5) <= chain.delta(0.5, 1e-3).value * (1.0 + 1e-6)
     assert mu_shown(floor, 1e-10) <= chain.mu(1e-10, 1e-3) * (1.0 + 1e-6)

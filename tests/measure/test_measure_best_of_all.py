@@ -7,8 +7,6 @@ from dataclasses import replace
 import mpmath
 import pytest
 
-from calipers.bracket import Side
-from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.composed.direction import Jaws
 from calipers.measure import measure
 from calipers.measure.composed import Composition, PairAttack, PairProof
@@ -51,22 +49,6 @@ def test_the_curve_steps_in() -> None:
         assert exact.lower <= found.upper
         assert found.upper <= 1.01 * exact.upper
         assert found.lower >= 0.99 * exact.lower
-
-
-def test_answers_to_other_questions_step_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a curve: epsilon at a smaller delta bounds from above, at a larger one from below; likewise delta."""
-    sharp, blunt = vague()
-    leaking = measure(Run(sample_rate=1.0, steps=10_000, noise_multiplier=0.5)).evaluation.above.curve(1e-12, 1e-3)
-    curves = {Side.UPPER: leaking, Side.LOWER: TradeoffCurve.perfect_privacy(Side.LOWER)}
-    for jaw in (PairProof, PairAttack):
-        monkeypatch.setattr(jaw, "curve", lambda self, *_: curves[self.side])
-    near = [blunt.epsilon(0.9e-6), blunt.epsilon(1.1e-6)]
-    found = blunt.epsilon(1e-6)
-    assert (found.lower, found.upper) == (near[1].lower, near[0].upper)
-    above, below = blunt.delta(1.99), blunt.delta(2.01)
-    found = blunt.delta(2.0)
-    assert (found.lower, found.upper) == (below.lower, above.upper)
-    assert found.lower <= sharp.delta(2.0).upper
 
 
 @pytest.mark.slow

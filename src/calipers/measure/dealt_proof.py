@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from calipers.curves.envelope import Envelope
@@ -43,12 +43,11 @@ class DealtUnitProof(Least):
     """`parts`: what is proven where the deal is told, and the chain, the last of them.
 
     `shown`: an attack on one record. `moves`: by how much closed form attacks move the batch of a record on the two
-    datasets, as shares of the shift of one record. `seen`: the curve of the attack, once it has been computed.
+    datasets, as shares of the shift of one record.
     """
 
     shown: Jaw
     moves: tuple[float, float]
-    seen: list[Powers] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def chain(self) -> GroupedProof:
@@ -67,7 +66,7 @@ class DealtUnitProof(Least):
         """Whether what is known of one record takes the chain beyond what is told."""
         if not deepest < DEEPEST:
             return False
-        known = [*also, *self.seen]
+        known = [*also]
         for unit, times in (step for part in self.parts if isinstance(part, DealtProof) for step in part.steps):
             assert isinstance(unit, DealtUnit)
             first, second = (share * unit.shift for share in self.moves)
@@ -100,23 +99,26 @@ class DealtUnitProof(Least):
     def mu(self, delta0: float, tolerance: float) -> float:
         """The least."""
         told, depth = self._told.mu(delta0, tolerance), depth_for(delta0)
-        self._look(depth, tolerance)
-        if self._gets_no_further(lambda powers: mu_shown(powers, delta0) >= told * _CLOSE, deep_for_mu(told), depth):
+        shown = self._attacked(lambda: of_curve(self.shown.curve(depth, tolerance)))
+
+        def beyond(powers: Powers) -> bool:
+            return mu_shown(powers, delta0) >= told * _CLOSE
+
+        if self._gets_no_further(beyond, deep_for_mu(told), depth, shown):
             return told
         return super().mu(delta0, tolerance)
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The pointwise best."""
         told = self._told.envelope(smallest_delta, tolerance)
-        self._look(smallest_delta, tolerance)
-        if self._gets_no_further(lambda powers: covers(powers, told, _SAME), -math.log(smallest_delta), smallest_delta):
+        shown = self._attacked(lambda: of_curve(self.shown.curve(smallest_delta, tolerance)))
+
+        def beyond(powers: Powers) -> bool:
+            return covers(powers, told, _SAME)
+
+        if self._gets_no_further(beyond, -math.log(smallest_delta), smallest_delta, shown):
             return told
         return super().envelope(smallest_delta, tolerance)
-
-    def _look(self, depth: float, tolerance: float) -> None:
-        """At the curve of the attack: whoever asks for curves has it, or wants it as well."""
-        if not self.seen:
-            self.seen.extend(self._attacked(lambda: of_curve(self.shown.curve(depth, tolerance))))
 
     @staticmethod
     def _attacked(ask: Callable[[], Powers]) -> list[Powers]:

@@ -9,7 +9,7 @@ mu such that the run is dominated by G_mu tensor f_(0, delta0).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from calipers.bracket import Bracket, Evidence, Side
@@ -118,38 +118,28 @@ class Measurement(Printed):
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
         delta = RESOLVED.check("delta", delta)
         found = self._once(("epsilon", delta), lambda jaw: jaw.epsilon(delta, self.tolerance))
-        found = self._sharpened(found, "epsilon", delta, depth_for(delta), lambda curve: curve.epsilon(delta))
+        found = self._sharpened(found, depth_for(delta), lambda curve: curve.epsilon(delta))
         return self._noted(_bracket_of(found), f"epsilon at delta = {setting(delta)}")
 
     def delta(self, epsilon: float) -> Bracket:
         """delta(epsilon), the privacy profile."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         found = self._once(("delta", epsilon), lambda jaw: jaw.delta(epsilon, self.tolerance))
-        found = self._sharpened(found, "delta", epsilon, 1e-280, lambda curve: float(curve.delta(epsilon)))
+        found = self._sharpened(found, 1e-280, lambda curve: float(curve.delta(epsilon)))
         return self._noted(_bracket_of(found), f"delta at epsilon = {setting(epsilon)}")
 
-    def _sharpened(
-        self, found: _Jaws, asked: str, at: float, depth: float, read: Callable[[TradeoffCurve], float]
-    ) -> _Jaws:
+    def _sharpened(self, found: _Jaws, depth: float, read: Callable[[TradeoffCurve], float]) -> _Jaws:
         """Where the tolerance was missed, the best of what was computed and of all else that is known.
 
-        Other answers say something about epsilon(delta), and about its inverse delta(epsilon), since both fall; and so
-        do the curves of this depth, of which it is `read`.
+        The curves of this depth say something too; the answer is `read` off them. What else has been asked before says
+        nothing: answers do not depend on the order of questions.
         """
         below, above = found
         narrow = above.value - below.value <= self.tolerance * above.value or above.value <= _TINY
         if narrow or not self.evaluation.closes:
             return found
-        known = []
-        for kind, place, low, high in self._answered():
-            if kind == asked:
-                known.append(((low if place >= at else 0.0), (high if place <= at else math.inf)))
-            else:
-                known.append(((place if low > at else 0.0), (place if high <= at else math.inf)))
         if all(jaw.curves_add for jaw in self._both):
-            low, high = (read(jaw.curve(depth, self.tolerance)) for jaw in self._both)
-            known.append((low, high))
-        for lower, upper in known:
+            lower, upper = (read(jaw.curve(depth, self.tolerance)) for jaw in self._both)
             if lower > below.value:
                 below = Found(lower, self.evaluation.below.evidence())
             above = Found(min(above.value, upper), above.evidence)
@@ -158,11 +148,6 @@ class Measurement(Printed):
     @property
     def _both(self) -> tuple[Jaw, Jaw]:
         return self.evaluation.below, self.evaluation.above
-
-    def _answered(self) -> Iterator[tuple[str, float, float, float]]:
-        for (kind, at), (below, above) in self._answers.items():
-            if kind in ("epsilon", "delta"):
-                yield kind, at, below.value, above.value
 
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
         """The symmetric convex trade-off curve that epsilon, delta and mu are about, from one side.

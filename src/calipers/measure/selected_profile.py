@@ -129,10 +129,10 @@ class SelectedProfile:
         nodes = profile_nodes(self.one.odds)
         deltas = self.trials.mean * self.one.delta(nodes) * (1.0 + 1e-12)
         count = max(_FEWEST, min(_NODES, _TERMS // len(self._atoms[0])))
-        some = nodes[np.unique(np.linspace(0, len(nodes) - 1, count // 2).astype(np.int64))]
+        some = nodes[np.unique(np.linspace(0, len(nodes) - 1, count // 2).astype(np.intp))]
         some = np.unique(np.concatenate((some, some + self.shift)))
         # Between a few epsilons the best a is guessed: any will do.
-        knots = some[np.linspace(0, len(some) - 1, _KNOTS).astype(np.int64)]
+        knots = some[np.linspace(0, len(some) - 1, _KNOTS).astype(np.intp)]
         logs = [math.log(self._place(float(knot), 0)[0]) for knot in knots]
         places = np.exp(np.interp(some, knots, logs))
         asked = zip(places, self.one.delta(places), some, strict=True)

@@ -253,7 +253,7 @@ def selected(one: Evaluation, trials: Trials) -> Evaluation:
 
 def _some(points: Points) -> Points:
     """A few hundred of the tests: a curve with more of them shows next to nothing more."""
-    places = np.unique(np.linspace(0, len(points.alpha) - 1, _TESTS).astype(np.int64))
+    places = np.unique(np.linspace(0, len(points.alpha) - 1, _TESTS).astype(np.intp))
     return points if len(points.alpha) <= _TESTS else points.take(places)
 
 

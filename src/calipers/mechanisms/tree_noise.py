@@ -102,7 +102,7 @@ class TreeNoise(NoiseMatrix):
         best = (0, 0)
         for first in range(0, len(starts), at_once):
             some = starts[first : first + at_once]
-            places = some[:, None] + separation * np.arange(count)
+            places = some[:, None] + separation * np.arange(count, dtype=np.int64)
             shown = self._squares(places, separation)
             top = int(np.argmax(shown))
             best = max(best, (int(shown[top]), -int(some[top])))
@@ -111,13 +111,14 @@ class TreeNoise(NoiseMatrix):
     def _squares(self, places: IntArray, separation: int) -> IntArray:
         """The sum over complete nodes of c_v^2, of every row of increasing places; those beyond the last step go."""
         total = np.zeros(len(places), dtype=np.int64)
-        rows = np.arange(len(places))[:, None]
+        rows = np.arange(len(places), dtype=np.int64)[:, None]
         for length, number in self._levels:
             node = np.minimum(places // length, number)
             if length <= separation:
                 total += (node < number).sum(axis=1)
                 continue
-            held = np.bincount((rows * (number + 1) + node).ravel(), minlength=len(places) * (number + 1))
+            inside = (rows * (number + 1) + node).ravel()
+            held = np.bincount(inside.astype(np.intp), minlength=len(places) * (number + 1)).astype(np.int64)
             total += (held.reshape(-1, number + 1)[:, :number] ** 2).sum(axis=1)
         return total
 
@@ -129,7 +130,7 @@ def _level(length: int, number: int, separation: int, count: int) -> int:
     most = min(full, number) * in_one**2 + (rest**2 if full < number else 0)
     if length < separation or length % separation == 0 or number > _MOST_NODES:
         return most
-    offsets, best = np.arange(separation), np.zeros(separation, dtype=np.int64)
+    offsets, best = np.arange(separation, dtype=np.int64), np.zeros(separation, dtype=np.int64)
     room = (length - 1 - offsets) // separation + 1
     after = np.clip(offsets + room * separation - length, 0, separation - 1)
     for _ in range(number):

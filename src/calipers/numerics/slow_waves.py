@@ -55,11 +55,12 @@ def slow_waves(factors: Sequence[tuple[FloatArray, int]], product: np.ndarray, n
     if max(len(places) for places in support) * len(index) > _MOST_TERMS:
         return None
     logs = np.zeros(len(index), dtype=np.complex128)
-    turns, charge = np.zeros(len(index), dtype=np.int64), np.zeros(len(index))
+    wide = index.astype(np.int64)  # products of two places exceed 32 bits, which an index has on some platforms
+    turns, charge = np.zeros_like(wide), np.zeros(len(index))
     for (weights, count), places in zip(factors, support, strict=True):
         middle, log_one, rounding = _one_term(weights[places], places, index, n)
         logs += count * log_one
-        turns = (turns + index * (count * middle % n)) % n
+        turns = (turns + wide * (count * middle % n)) % n
         charge += count * rounding
     values = np.exp(logs) * np.exp(-2j * math.pi * (turns / n))
     relative = np.expm1(np.minimum(1.01 * charge + _UNIT_ROUNDOFF * (8.0 * np.abs(logs) + 16.0), 1.0))

@@ -108,7 +108,7 @@ class BallsAndBinsScheme(Scheme):
 
     def crowd(self, sums: Sums, epochs: int, rng: np.random.Generator) -> FloatArray:
         """Every other record thrown into one of the rounds, for every epoch."""
-        found = np.empty((epochs, sums.rounds), dtype=np.int64)
+        found = np.empty((epochs, sums.rounds), dtype=np.intp)
         block = max(1, _MOST_THROWS // sums.others)
         for start in range(0, epochs, block):
             rows = min(block, epochs - start)

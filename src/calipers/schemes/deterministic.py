@@ -82,7 +82,7 @@ class DeterministicScheme(CutScheme):
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """The first round of every epoch."""
-        return at_places(np.zeros(shape[:2], dtype=np.int64), sums.rounds)
+        return at_places(np.zeros(shape[:2], dtype=np.intp), sums.rounds)
 
     def configurations(self, sums: Sums, member: bool) -> Configurations:
         """There is one."""

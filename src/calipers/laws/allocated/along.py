@@ -1,7 +1,8 @@
 """Looking at a profile from epsilon = 0 outward, at several neighboring epsilons at a time.
 
 What is found at an epsilon must be resolved deeper than its own value, which is known only afterwards: the values
-before it say about how deep to look, and whoever looked in vain looks again. Laws of all depths share what was found.
+before it say about how deep to look, and whoever looked in vain looks again. Every law looks for itself: what
+it says does not depend on which were made before it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass
 class Outward(Generic[T]):
-    """What `look` finds at (epsilons, depth), kept for laws of every depth.
+    """What `look` finds at (epsilons, depth) for one law.
 
     `worth` is the logarithm of the value of what was found at an epsilon, about `first` at the first of them; it is
     resolved if the depth was `cut` below it. `together`: so many are looked at at a time, `deeper` than seems to be

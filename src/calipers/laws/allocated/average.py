@@ -114,7 +114,7 @@ def cell_error(slope: float, half_width: float) -> float:
 
 def refined(ends: FloatArray, width: float = _CELL_WIDTH) -> FloatArray:
     """The same partition with cells cut into equal parts no wider than `width`."""
-    parts = np.maximum(np.ceil(np.diff(ends) / width), 1.0).astype(np.int64)
+    parts = np.maximum(np.ceil(np.diff(ends) / width), 1.0).astype(np.intp)
     starts = np.repeat(ends[:-1], parts)
     index = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
     inner = starts + np.repeat(np.diff(ends) / parts, parts) * index

@@ -272,7 +272,7 @@ def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float,
     values = np.atleast_2d(values)
     with np.errstate(divide="ignore"):
         up = np.ceil(np.log2(np.abs(values[0] - plan.center) / plan.radius(plan.lowest)))
-    exponents = plan.lowest + np.maximum(up, 0.0).astype(np.int64)
+    exponents = plan.lowest + np.maximum(up, 0.0).astype(np.intp)
     # The places of all rungs one after the other, each rung from the left of where it may be used.
     first, last = int(exponents.min()), int(exponents.max())
     lows = [math.floor((plan.center - plan.radius(e)) / math.ldexp(plan.step, e)) - 2 for e in range(first, last + 1)]
@@ -280,7 +280,7 @@ def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float,
     scaled = values / np.ldexp(plan.step, exponents)
     below = np.floor(scaled[0])
     parts = np.clip(scaled - below, 0.0, 1.0)
-    index = (exponents - first) * size + below.astype(np.int64) - np.array(lows)[exponents - first]
+    index = (exponents - first) * size + below.astype(np.intp) - np.array(lows)[exponents - first]
     out = np.empty((len(rows), (last + 1 - first) * size))
     for i, (row, part) in enumerate(zip(rows, np.broadcast_to(parts, rows.shape), strict=True)):
         out[i] = np.bincount(index, weights=row * (1.0 - part), minlength=out.shape[1])

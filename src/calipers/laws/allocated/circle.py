@@ -80,7 +80,7 @@ class Circle(NamedTuple):
         places = np.clip(scores, *self.ends) / self.step
         below = np.floor(places)
         part = places - below
-        index = below.astype(np.int64) % self.size
+        index = below.astype(np.intp) % self.size
         law: FloatArray = np.asarray(np.bincount(index, masses * (1.0 - part), self.size), dtype=np.float64)
         law += np.bincount((index + 1) % self.size, masses * part, self.size)
         return law

@@ -89,7 +89,7 @@ def cell_on_grid(
     low, high = ends
     above = step * float(masses @ np.maximum(values - high, 0.0))
     values = np.clip(values, low, high)
-    index = np.minimum(np.floor(values).astype(np.int64), high - 1)
+    index = np.minimum(np.floor(values).astype(np.intp), high - 1)
     up, index, size = masses * (values - index), index - low, high - low + 1
     out: FloatArray = np.zeros(size)
     longest = -(-len(index) // _PARTS)

@@ -280,7 +280,6 @@ def _within(resolution: float, log_tail: float) -> tuple[float, float]:
     return cells, max(-_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL)
 
 
-@lru_cache(maxsize=12)
 def _outward_tests(pair: ReplacedPair, resolution: float) -> Outward[EventFamily]:
     return Outward(
         lambda epsilons, depth: _all_tests(pair, epsilons, _LADDER * resolution, depth),
@@ -290,7 +289,6 @@ def _outward_tests(pair: ReplacedPair, resolution: float) -> Outward[EventFamily
     )
 
 
-@lru_cache(maxsize=12)
 def _outward_nodes(pair: ReplacedPair, resolution: float) -> Outward[tuple[float, float]]:
     def look(epsilons: Sequence[float], depth: float) -> Nodes:
         if pair.least is not None:

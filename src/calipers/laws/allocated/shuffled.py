@@ -46,6 +46,8 @@ from calipers.numerics.normal import (
     gaussian_epsilon_bounds,
 )
 
+_Looks = tuple[Outward[tuple[float, float]], ...]
+"""What is looked at in each direction, forward first."""
 _LARGEST_SHIFTS = (3.4, 8.0)
 """Zeroed out, replaced: beyond the first a million rounds hide less than 1e-4 of delta; beyond the second a ladder
 would leave the range of doubles. The order counts as known there."""
@@ -163,8 +165,8 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
-        controlled, seen = self.controlled(epsilon, reverse, USUAL), _looks(self, reverse).seen.get(epsilon, 0.0)
-        if controlled < _CLEAR * math.exp(seen) < _CLEAR:
+        controlled = self.controlled(epsilon, reverse, USUAL)
+        if controlled < _CLEAR * self.node(epsilon, reverse, _ROUGH, log_tail)[1]:
             return controlled
         node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
         value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
@@ -192,23 +194,17 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         def rough(epsilon: float, reverse: bool = reverse) -> float:
             return math.log(max(self.node(epsilon, reverse, _ROUGH, log_tail)[1], 1e-300))
 
-        seen, tried = _looks(self, reverse).seen, _tried(self, reverse)
-        start = _looks(self, False).seen.get(0.0) or rough(0.0, False)  # at 0 there is no direction
+        start = rough(0.0, False)  # at 0 there is no direction
         if start <= math.log(delta):
             node, value = self.node(0.0, reverse, _FINE, log_tail)
             return node if value <= delta else known
-        crossing = Crossing(start, delta, known, {e: min(seen.get(e, 0.0), tried.get(e, 0.0)) for e in seen | tried})
-        guess, beside = crossing.on_line()
-        gain = min((seen.get(e, 0.0) - tried.get(e, 0.0) for e in beside), default=0.0)
-        if not beside:
-            crossing = Crossing(start, delta, known, seen)
-            guess = crossing.passed(rough, min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known))
-        if not beside or any(epsilon not in tried for epsilon in beside):
-            # Where worst terms pass delta one control for every strike may have passed it already.
-            gain = math.log(delta) - math.log(self.controlled(guess, reverse))
-            if gain > 0.0:
-                guess = crossing.moved(guess, self.controlled(guess, reverse))
-                guess = crossing.moved(guess, self.controlled(guess, reverse))
+        crossing = Crossing(start, delta, known, {})
+        guess = crossing.passed(rough, min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known))
+        # Where worst terms pass delta one control for every strike may have passed it already.
+        gain = math.log(delta) - math.log(self.controlled(guess, reverse))
+        if gain > 0.0:
+            guess = crossing.moved(guess, self.controlled(guess, reverse))
+            guess = crossing.moved(guess, self.controlled(guess, reverse))
 
         def fine(epsilons: Sequence[float]) -> Nodes:
             worst: Nodes = [(epsilon, 1.0) for epsilon in epsilons]
@@ -246,15 +242,7 @@ def _node(
 
 @lru_cache(maxsize=1024)
 def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool, effort: Effort) -> float:
-    found = recursion_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation, effort)
-    _tried(epoch, reverse)[epsilon] = math.log(found)
-    return found
-
-
-@lru_cache(maxsize=32)
-def _tried(epoch: ShuffledEpoch, reverse: bool) -> dict[float, float]:
-    """Where one control for every strike was tried, and the logarithms of what was found."""
-    return {}
+    return recursion_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation, effort)
 
 
 @lru_cache(maxsize=16)
@@ -265,21 +253,22 @@ def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
 @lru_cache(maxsize=16)
 def _directed(epoch: ShuffledEpoch, log_tail: float, lone: bool) -> tuple[Nodes, Nodes | None]:
     """Profiles of both directions, or of one that holds in both."""
-    ((_, (node, value)),) = _looks(epoch, False).along([0.0], log_tail, -math.inf)
+    looks = tuple(_looks(epoch, reverse) for reverse in (False, True))
+    ((_, (node, value)),) = looks[False].along([0.0], log_tail, -math.inf)
     start = node, value if value <= _RARE else min(value, epoch.controlled(0.0, False))
-    forward = _profile(epoch, False, log_tail, start)
+    forward = _profile(epoch, looks, False, log_tail, start)
     if epoch.symmetric:
         return forward, None
     # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
     start = node, min(1.0, start[1] + math.expm1(2.0 * node))
     if not lone:
-        return forward, _profile(epoch, True, log_tail, start)
-    return forward, _filled(epoch, _profile(epoch, True, log_tail, start, forward), forward, log_tail)
+        return forward, _profile(epoch, looks, True, log_tail, start)
+    backward = _profile(epoch, looks, True, log_tail, start, forward)
+    return forward, _filled(looks[True], backward, forward, log_tail)
 
 
-@lru_cache(maxsize=16)
 def _looks(epoch: ShuffledEpoch, reverse: bool) -> Outward[tuple[float, float]]:
-    """What was found out at some epsilon, for profiles of every depth."""
+    """What is found out at some epsilon, for one profile."""
     return Outward(
         lambda epsilons, depth: epoch.nodes(epsilons, reverse, _LADDER, depth),
         lambda _, found: math.log(max(found[1], 1e-300)),
@@ -292,6 +281,7 @@ def _looks(epoch: ShuffledEpoch, reverse: bool) -> Outward[tuple[float, float]]:
 
 def _profile(
     epoch: ShuffledEpoch,
+    looks: _Looks,
     reverse: bool,
     log_tail: float,
     start: tuple[float, float],
@@ -309,11 +299,11 @@ def _profile(
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = outward_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
     end = log_tail + _NEGLIGIBLE
-    first = _controlled_first(epoch, reverse, epsilons, start, log_tail, less)
+    first = _controlled_first(epoch, looks, reverse, epsilons, start, log_tail, less)
     profile, gain, above = [start, *first], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
-    for epsilon, (node, value) in _outward(epoch, reverse, epsilons, log_tail, profile, less):
+    for epsilon, (node, value) in _outward(epoch, looks[reverse], epsilons, log_tail, profile, less):
         if gain < _WORTH and value > _RARE and not less(node, value):
             # Far out one term decides, and one control for every strike is as good as one for all.
             better = epoch.controlled(epsilon, reverse)
@@ -335,6 +325,7 @@ def _profile(
 
 def _controlled_first(
     epoch: ShuffledEpoch,
+    looks: _Looks,
     reverse: bool,
     epsilons: Sequence[float],
     start: tuple[float, float],
@@ -345,7 +336,7 @@ def _controlled_first(
 
     It gains ever more, and from some epsilon on ever less: if it gains at 0 and where it is tried last it does between.
     """
-    if not epoch.alike or start[1] > _CLEAR * math.exp(_looks(epoch, False).seen[0.0]):
+    if not epoch.alike or start[1] > _CLEAR * math.exp(looks[False].seen[0.0]):
         return []
     found = [start]
     for epsilon in epsilons[1:]:
@@ -355,20 +346,20 @@ def _controlled_first(
         found.append((epsilon, value))
     if len(found) < _SPARSE:
         return []
-    _, (_, worst) = next(_outward(epoch, reverse, epsilons, log_tail, found[:-1], less))
+    _, (_, worst) = next(_outward(epoch, looks[reverse], epsilons, log_tail, found[:-1], less))
     return found[1:-1] if found[-1][1] < _CLEAR * worst else []
 
 
 def _outward(
     epoch: ShuffledEpoch,
-    reverse: bool,
+    looks: Outward[tuple[float, float]],
     epsilons: Sequence[float],
     log_tail: float,
     before: Nodes,
     less: Callable[[float, float], bool],
 ) -> Iterator[tuple[float, tuple[float, float]]]:
     """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
-    end, far, looks = log_tail + _NEGLIGIBLE, math.log(epoch.far), _looks(epoch, reverse)
+    end, far = log_tail + _NEGLIGIBLE, math.log(epoch.far)
     last = before[-1]
     for epsilon, found in looks.along(epsilons[len(before) :], log_tail, end, far, *pace(*before[-2:])):
         yield epsilon, found
@@ -379,7 +370,7 @@ def _outward(
         last = found
 
 
-def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
+def _filled(looks: Outward[tuple[float, float]], backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
     """With reversed nodes where chords between those that are there pass the other direction's bound."""
     nodes, values = np.array(backward).T
     epsilons, bounds = np.array(forward).T
@@ -391,5 +382,5 @@ def _filled(epoch: ShuffledEpoch, backward: Nodes, forward: Nodes, log_tail: flo
     after = int(np.searchsorted(nodes, missing[0]))
     _, fall = pace(*backward[after - 1 : after + 1])
     start = nodes[after - 1], math.log(values[after - 1])
-    found = _looks(epoch, True).along(missing, log_tail, -math.inf, start=start, fall=fall)
+    found = looks.along(missing, log_tail, -math.inf, start=start, fall=fall)
     return sorted([*backward, *(node for _, node in found)])

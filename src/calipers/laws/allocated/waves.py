@@ -167,7 +167,9 @@ def tilted_law(parts: Sequence[Terms], window: Window) -> tuple[FloatArray, floa
         peak = float(exponents.max())
         tilted = part.masses * np.exp(exponents - peak)
         mass = float(tilted.sum())
-        folded = np.asarray(np.bincount(part.places % window.size, tilted / mass, window.size), dtype=np.float64)
+        folded = np.asarray(
+            np.bincount((part.places % window.size).astype(np.intp), tilted / mass, window.size), dtype=np.float64
+        )
         factors.append(CyclicFactor((folded,), part.count))
         log_moment += part.count * (math.log(mass) + peak)
     product, error = cyclic_product(factors)

@@ -283,7 +283,7 @@ def block_size(count: int) -> int:
     their number, so the size with the smallest remainder relative to the number of blocks wins.
     """
     root = math.isqrt(count)
-    sizes = np.arange(max(2, (3 * root) // 4), (4 * root) // 3 + 1)
+    sizes = np.arange(max(2, (3 * root) // 4), (4 * root) // 3 + 1, dtype=np.int64)
     return int(sizes[np.argmin((count % sizes) * sizes + np.abs(sizes - root) * 1e-6 * count)])
 
 

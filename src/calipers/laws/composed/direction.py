@@ -19,6 +19,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.domains import COUNT
 from calipers.errors import InputError
+from calipers.kept import kept
 from calipers.laws.composed.convolve import (
     TWO_STAGE_COUNT,
     LatticePlan,
@@ -149,8 +150,6 @@ class _Order(ABC):
         self.counts, spans = [count for _, count in factors], {source.span for source, _ in factors}
         self.reverse = reverse
         self.span: float | None = spans.pop() if len(spans) == 1 else None
-        self._pilot: float | None = None
-        self._untilted: Saddle | None = None
 
     @abstractmethod
     def pilot(self, log_tail: float) -> Laws:
@@ -198,11 +197,11 @@ class _Order(ABC):
         final = sum(_roundings(count) for count in self.counts)
         return widest / max(saddle.tilt, 1.0) * math.sqrt(2.0 * final / saddle.variance)
 
+    @kept
     def _is_loud(self, log_tail: float) -> bool:
         """Whether the untilted total is one wide hump (not many small steps and a rare large one)."""
-        if self._untilted is None:
-            self._untilted = saddle_at(self.pilot(log_tail), 1.0)
-        return _LOUD < self._untilted.deviation < self._untilted.mean
+        untilted = saddle_at(self.pilot(log_tail), 1.0)
+        return _LOUD < untilted.deviation < untilted.mean
 
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""
@@ -229,13 +228,14 @@ class Above(_Order):
 
         Cells of width w move the mean of the total by about V w^2/6, V being its variance: hardly, unless that is huge.
         """
-        if self._pilot is None:
-            laws = self.rough(log_tail)
-            if Charges.of(laws).infinite_upper >= 0.99:  # next to nothing is proven, however fine the cells are
-                return laws
-            rough = saddle_at(laws, 1.0)
-            self._pilot = min(PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / rough.deviation)))
-        return self.upper_laws(self._pilot, log_tail, None)
+        return self.upper_laws(self._pilot_cells(log_tail), log_tail, None)
+
+    @kept
+    def _pilot_cells(self, log_tail: float) -> float:
+        laws = self.rough(log_tail)
+        if Charges.of(laws).infinite_upper >= 0.99:  # next to nothing is proven, however fine the cells are
+            return PILOT
+        return min(PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / saddle_at(laws, 1.0).deviation)))
 
     @property
     def spread(self) -> bool:

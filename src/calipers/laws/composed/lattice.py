@@ -40,7 +40,7 @@ from calipers.numerics.types import FloatArray, IntArray
 
 def weighted_counts(index: IntArray, weights: FloatArray, size: int) -> FloatArray:
     """Sum of the weights at every index 0 .. size-1."""
-    return np.asarray(np.bincount(index, weights=weights, minlength=size), dtype=np.float64)
+    return np.asarray(np.bincount(index.astype(np.intp), weights=weights, minlength=size), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _regrouped(measure: LatticeMeasure, *parts: tuple[IntArray, FloatArray]) -> 
         weights, most = weights + weighted_counts(places - low, measure.weights * gains, size), most + gains
     # A non-negative matrix with column sums <= gain and row sums <= 2 gain crowd has 2-norm at most
     # gain sqrt(2 crowd); mass grows by at most gain.
-    gain, crowd = float(most.max()), float(np.bincount(first).max())
+    gain, crowd = float(most.max()), float(np.bincount(first.astype(np.intp)).max())
     return LatticeMeasure(
         np.arange(low, low + len(weights)),
         weights,

@@ -199,7 +199,7 @@ def _near(measure: LatticeMeasure, step: float, saddle: Saddle, spacing: float) 
 
 def _both_sums(measure: LatticeMeasure, step: float, tilt: float, index: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Sums of the weights above each position, decaying with the tilt, and up to it, decaying with 1 - tilt."""
-    places = index.astype(np.int64)
+    places = index.astype(np.intp)
     above = decayed_tail_sums(measure.weights, tilt * step)[places]
     below = decayed_tail_sums(measure.weights[::-1], (1.0 - tilt) * step)[::-1][places]
     return above, below + measure.weights[places]

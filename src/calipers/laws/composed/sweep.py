@@ -53,7 +53,7 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     near = np.flatnonzero((eps >= start) & (eps <= saddle.mean + reach))
     if len(near) <= _NODES_PER_SADDLE:
         return near
-    chosen: IntArray = np.linspace(0, len(near) - 1, _NODES_PER_SADDLE).round().astype(np.int64)
+    chosen: IntArray = np.linspace(0, len(near) - 1, _NODES_PER_SADDLE).round().astype(np.intp)
     return near[chosen]
 
 

@@ -88,7 +88,7 @@ class Shifts:
         count = len(self.lengths)
         if count <= _MOST:
             return self
-        starts = np.unique(np.linspace(0, count, _MOST + 1).astype(np.int64))
+        starts = np.unique(np.linspace(0, count, _MOST + 1).astype(np.intp))
         groups = list(itertools.pairwise(starts))
         pick = -1 if side is Side.UPPER else 0
         lengths = [self.lengths[low:high][pick] for low, high in groups]

@@ -211,7 +211,7 @@ def _distinct(values: FloatArray) -> IntArray:
     if not spread > 0.0 or len(keep) < 2:
         raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
     keep[-1] = len(values) - 1
-    return keep.astype(np.int64)
+    return keep.astype(np.intp)
 
 
 def _split(part: SmoothPart, cells: Cells) -> Law:

@@ -117,7 +117,7 @@ class Progression:
     def _dense(self) -> tuple[FloatArray, FloatArray]:
         """Logs of weights at all multiples of the unit from the first power to the last, and these means."""
         logs = np.full(int(self.powers[-1] - self.powers[0]) + 1, -np.inf)
-        logs[(self.powers - self.powers[0]).astype(np.int64)] = self.log_weights
+        logs[(self.powers - self.powers[0]).astype(np.intp)] = self.log_weights
         return logs, self.unit * (self.powers[0] + np.arange(len(logs)))
 
     def _rows(self, z: FloatArray) -> FloatArray:

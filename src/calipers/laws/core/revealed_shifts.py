@@ -76,7 +76,7 @@ class RevealedShifts(RoundedPair):
         """Logs of the weights of all lengths, a row for each part."""
         found = np.zeros((len(self.shifts), len(self.lengths)))
         for row, shifts in zip(found, self.shifts, strict=True):
-            row[np.rint(np.array(shifts.lengths) / self.unit).astype(np.int64)] = shifts.weights
+            row[np.rint(np.array(shifts.lengths) / self.unit).astype(np.intp)] = shifts.weights
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(found))
 
@@ -141,7 +141,7 @@ class _Atoms(NamedTuple):
     def of(cls, laws: Sequence[Law]) -> _Atoms:
         """Of one law for every part."""
         none = np.zeros(0)
-        empty = cls(none, none, np.zeros(0, dtype=np.int64), np.zeros(len(laws)), np.zeros(len(laws)))
+        empty = cls(none, none, np.zeros(0, dtype=np.intp), np.zeros(len(laws)), np.zeros(len(laws)))
         return empty.replaced(np.arange(len(laws)), laws)
 
     def replaced(self, rows: IntArray, laws: Sequence[Law]) -> _Atoms:

@@ -40,7 +40,7 @@ def chosen_nodes(x: FloatArray, weights: FloatArray, mean_square: float, fewest:
 
 def spaced_nodes(x: FloatArray, count: int) -> IntArray:
     """About so many nodes, equally many atoms apart; and as many as it takes that none are far apart."""
-    even = np.linspace(0.0, len(x) - 1.0, min(count, len(x))).astype(np.int64)
+    even = np.linspace(0.0, len(x) - 1.0, min(count, len(x))).astype(np.intp)
     near = np.searchsorted(x, np.linspace(x[0], x[-1], _APART + 1))
     return _any_of(len(x), even, np.minimum(near, len(x) - 1))
 

@@ -74,7 +74,7 @@ def cell_masses(mixture: Components, start: float, step: float, count: int, radi
         low = (start + index * step - means) / mixture.deviation
         masses = weights * interval_mass(low, np.full_like(low, step / mixture.deviation))
         inside = (index >= 0) & (index < count)
-        total += np.bincount(index[inside].astype(np.int64), weights=masses[inside], minlength=count)
+        total += np.bincount(index[inside].astype(np.intp), weights=masses[inside], minlength=count)
     return total
 
 

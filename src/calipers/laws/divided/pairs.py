@@ -236,7 +236,7 @@ def _odds_of_sizes(others: int, rate: float) -> tuple[FloatArray, FloatArray]:
     r_k grows with k, and b_k has one peak: a block counts as its last odds, and as its largest probability times its
     length.
     """
-    last = np.unique(np.linspace(1.0, others, min(others, _MOST_BLOCKS)).astype(np.int64)).astype(np.float64)
+    last = np.unique(np.linspace(1.0, others, min(others, _MOST_BLOCKS)).astype(np.intp)).astype(np.float64)
     first = np.concatenate(([1.0], last[:-1] + 1.0))
     mode = np.clip(math.floor((others + 1) * rate), first, last)
     log_b = np.log(last - first + 1.0)

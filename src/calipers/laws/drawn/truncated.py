@@ -96,7 +96,7 @@ def _cases(truncation: Truncation) -> tuple[_Case, ...]:
 def _case(free: float, probability: float, kept: FloatArray) -> _Case:
     t = np.arange(2 * len(kept) - 1)
     # The sum moves by t or more if k + (k - f)+ >= t.
-    least = np.where(t <= free, t, np.ceil(0.5 * (t + min(free, t[-1])))).astype(np.int64)
+    least = np.where(t <= free, t, np.ceil(0.5 * (t + min(free, t[-1])))).astype(np.intp)
     return _Case(free, probability, _beyond(kept)[np.minimum(least, len(kept))])
 
 
@@ -340,7 +340,7 @@ class TruncatedAttack(LowerSource):
 
     def _components(self, weights: FloatArray, means: FloatArray) -> Components:
         """Sums are whole numbers of gradients."""
-        places = np.rint(np.broadcast_to(means, weights.shape)).astype(np.int64)
+        places = np.rint(np.broadcast_to(means, weights.shape)).astype(np.intp)
         first = int(np.min(places))
         total = np.bincount((places - first).ravel(), weights=weights.ravel()).astype(np.float64)
         return Components(total, self.shift * np.arange(first, first + len(total), dtype=np.float64), 1.0, self.shift)

@@ -170,7 +170,7 @@ def _kept(rate: float, largest: int, unit: int, sizes: FloatArray) -> FloatArray
     joined = least + np.arange(float(np.max(sizes)) - least + count) + np.arange(1.0, len(others))[:, None]
     dropped = np.cumprod(np.maximum(joined - largest, 0.0) / joined, axis=0)
     dropped = np.concatenate((np.ones((1, dropped.shape[1])), dropped))
-    place, every = np.rint(sizes - least).astype(np.int64)[:, None], np.arange(count)
+    place, every = np.rint(sizes - least).astype(np.intp)[:, None], np.arange(count)
     mean = (others.T @ dropped)[every, place + every]
     return np.asarray(kept * np.exp(ways) * mean)
 
