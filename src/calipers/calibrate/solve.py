@@ -4,8 +4,7 @@ Every leakage falls as noise grows, and on a log-log scale it does so almost alo
 bracketing secant search needs few measurements. It runs in two passes: coarse measurements find
 the place, fine ones settle it. The answer is a noise multiplier at which the *upper* jaw was
 computed and found to meet the target; a multiplier smaller by the relative tolerance was computed
-and found not to (or is predicted not to by the local slope, with the achieved value within
-tolerance of the target).
+and found not to.
 """
 
 from __future__ import annotations
@@ -238,9 +237,10 @@ class _Search:
 
     def polish(self, start: float, slope: float, tolerance: float, width: float) -> None:
         """Newton steps with a known slope, then a probe just below: usually the whole fine pass."""
-        position = start + self.measure(start, tolerance) / -slope + 0.35 * width
-        if math.isinf(slope):
+        excess = self.measure(start, tolerance)
+        if math.isinf(slope) or math.isinf(excess):
             return
+        position = start + excess / -slope + 0.35 * width
         excess = self.measure(position, tolerance)
         if excess <= 0:
             self.measure(position - 0.9 * width, tolerance)
