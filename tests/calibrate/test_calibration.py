@@ -137,6 +137,12 @@ def test_progress_sees_every_measurement() -> None:
     assert (found.noise_multiplier, found.achieved.upper) in seen
 
 
+@pytest.mark.parametrize("advantage", [0.1, 0.9, 0.99, 0.99999, 0.9999999])
+def test_few_measurements_find_the_noise(advantage: float) -> None:
+    """Up to the advantage where nearly every record is found, which falls with noise as 1 - advantage grows."""
+    assert solve(FIXED, advantage=advantage).measurements <= 13
+
+
 @pytest.mark.parametrize(
     "target",
     [

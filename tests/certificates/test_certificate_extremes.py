@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 
 pytest.importorskip("flint")
 
+from flint import ctx
+
+from calipers.bracket import Bracket
 from calipers.certificates import certify
+from calipers.certificates.certify import sealed
+from calipers.certificates.claims import claims_at_epsilon
+from calipers.certificates.exact import run_record
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run
 from calipers_verify import verify
+from calipers_verify.calls import PRECISION
 
 pytestmark = pytest.mark.slow
 
@@ -67,8 +75,38 @@ def test_epsilon_0_is_certified() -> None:
     assert low <= measured.upper
 
 
+@pytest.mark.parametrize("wrong_by", [0.03, 0.3, 30.0])
+def test_a_wrong_expectation_makes_no_certificate_wrong(wrong_by: float) -> None:
+    """What is expected says how finely to compute; the checker cuts by what is claimed, and accepts both claims."""
+    run = Run(sample_rate=0.1, steps=5, noise_multiplier=1.0)
+    record = run_record((run,))
+    measured = measure(run, tolerance=1e-2).delta(1.0)
+    evidence = measured.lower_evidence, measured.upper_evidence
+    expected = Bracket(wrong_by * measured.lower, wrong_by * measured.upper, *evidence)
+    with ctx.workprec(PRECISION):
+        claims = claims_at_epsilon(record, Fraction(1), expected, lambda _: None)
+    low, high = sealed({"run": record, "claims": claims}).delta
+    assert low is not None
+    assert high is not None
+    assert low <= high <= 1.01 * low
+    assert low <= measured.upper
+    assert measured.lower <= high
+
+
+def test_a_run_whose_certified_delta_is_far_above_the_measured_one() -> None:
+    """The checker knows a weaker theorem, and cuts more for the larger delta: the claim was a little too small."""
+    run = Run(
+        dataset_size=97, batch_size=9, epochs=30, noise_multiplier=3.0, sampler="shuffle",
+        last_batch="drop", adjacency="zero-out",
+    )  # fmt: skip
+    low, high = _checked(run, epsilon=1.0).delta
+    assert low is not None
+    assert high is not None
+    assert measure(run).delta(1.0).upper <= high
+
+
 def test_the_rest_is_a_sentence() -> None:
-    with pytest.raises(CertificationError, match="No certificate could be made of this run: a row spreads"):
+    with pytest.raises(CertificationError, match="No certificate could be made of this run: places, or scores, spread"):
         certify(Run(sample_rate=0.01, steps=10**9, noise_multiplier=0.8), epsilon=10.0)
     with pytest.raises(UnsupportedError, match=r"noise multipliers from 0\.001 to 1e\+06"):
         certify(Run(sample_rate=0.1, steps=10, noise_multiplier=1e7), epsilon=10.0)

@@ -128,6 +128,43 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, said, folder) -> None
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+ISOLATED = PRIVATE + "view = 'isolated'\n[calipers]\nview = 'isolated'\n"
+OWN_BUDGET = "epsilon = 1\ndelta = 1e-5\n"
+
+
+@pytest.mark.parametrize("own", ["", OWN_BUDGET], ids=["view alone", "a whole budget"])
+@pytest.mark.parametrize("project", ["", "[tool.calipers]\nepsilon = 1\ndelta = 1e-5\nview = 'worst-case'\n"])
+def test_a_run_file_cannot_weaken_the_view_of_a_budget_given_elsewhere(project, own, folder) -> None:
+    """A pull request that writes view = "isolated" twice into its run file is refused, whoever gives the budget."""
+    (folder / "run.toml").write_text(ISOLATED + own)
+    (folder / "pyproject.toml").write_text(project)
+    result = run("check", "run.toml", *(() if project else BUDGET))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "run.toml: [calipers] says view = 'isolated', but the budget is given elsewhere" in result.stderr
+
+
+def test_a_run_file_cannot_change_the_neighbors_of_a_budget_given_elsewhere(folder) -> None:
+    (folder / "run.toml").write_text(PRIVATE + "adjacency = 'zero-out'\n[calipers]\nadjacency = 'zero-out'\n")
+    (folder / "pyproject.toml").write_text("[tool.calipers]\nepsilon = 1\ndelta = 1e-5\nadjacency = 'add-remove'\n")
+    result = run("check", "run.toml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "says adjacency = 'zero-out'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("project", "own"),
+    [("", OWN_BUDGET), ("[tool.calipers]\nepsilon = 1\ndelta = 1e-5\nview = 'isolated'\n", "")],
+    ids=["its own budget", "the project's"],
+)
+def test_the_isolated_view_is_for_whoever_gives_the_budget(project, own, folder) -> None:
+    """And the sentence says that it is no differential privacy."""
+    (folder / "run.toml").write_text(ISOLATED + own)
+    (folder / "pyproject.toml").write_text(project)
+    result = run("check", "run.toml")
+    assert result.exit_code == 0, result.output
+    assert "This is not differential privacy" in result.stdout
+
+
 def test_json_is_sealed_and_says_everything(folder) -> None:
     """Every run with its outcome; version, date and command; a hash that a changed byte breaks."""
     record = json.loads(run("check", "private.toml", "shuffled.toml", *BUDGET, "--json").stdout)

@@ -91,6 +91,9 @@ def test_an_event_file(tmp_path: Path) -> None:
     assert run("compare", str(path), str(tmp_path / "mu.toml")).exit_code == 0
 
 
+A_RUN = ("--sample-rate", "0.01", "--steps", "10", "--noise-multiplier", "1")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -108,6 +111,14 @@ def test_an_event_file(tmp_path: Path) -> None:
         (("--guarantee", "8,2"), "EPS,DELTA, an epsilon from 0 on and a delta up to 1"),
         (("--trials", "poisson", "--mu", "1"), "--selected-mean"),
         (("--beside", "3", "--mu", "1"), "leave the other options out"),
+        (
+            (*A_RUN, "--clip-count-noise", "1e-300"),
+            "Expected --clip-count-noise in [0.01, inf), got --clip-count-noise 1e-300",
+        ),
+        ((*A_RUN, "--clip-count-noise", "0"), "got --clip-count-noise 0.0"),
+        ((*A_RUN, "--beside", "0"), "got --beside 0.0"),
+        ((*A_RUN, "--beside", "5", "--beside", "1e-300"), "got --beside 1e-300: with the gradient's 1 it is 1e-300"),
+        ((*A_RUN, "--beside", "0.02", "--beside", "0.02"), "got --beside 0.02: with the gradient's 1 it is 0.0141"),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], message: str) -> None:
@@ -149,7 +160,7 @@ def test_run_files_say_the_same_as_options(tmp_path: Path) -> None:
         ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = 2\nmin_separation = 2.5\n', "separation"),
         ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = 2\nmin_separation = 4\nepochs = 1\n', "epochs"),
         ("sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\nselected_mean = 0.5\n", "mean"),
-        ('sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\nbeside = "x"\n', "noise_multiplier"),
+        ('sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\nbeside = "x"\n', "beside"),
         ("sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\ntrials_shape = 2\n", "--selected-mean"),
     ],
 )

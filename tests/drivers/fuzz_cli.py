@@ -1,12 +1,14 @@
 """Command lines and files by the thousand, each in a process of its own: no traceback, no exit status nobody documents.
 
-    python tests/drivers/fuzz_cli.py --seed 1 --count 5000 --log fuzz.jsonl
+    python tests/drivers/fuzz_cli.py --seed 1 --count 5000 --jobs 4 --log fuzz.jsonl
+    python tests/drivers/fuzz_cli.py --seed 1 --first 5000 --count 500 --log fuzz.jsonl    # numbers 5000 to 5499
     python tests/drivers/fuzz_cli.py --seed 1 --only 17 --log /dev/null        # one case again
 
 A case is an ordinary command whose options, run file, receipt, certificate or checkpoint were drawn from the extremes
 of their domains, and from outside of them. It is bad if it ends by a signal or with a status nobody should see (70,
 a defect, is one), prints a traceback, a warning, `nan`, or anything to standard output where it refuses, or takes more
-than 30 seconds of a core or a gigabyte.
+than 30 seconds of a core or a gigabyte. The last line printed is a summary as JSON; the exit status is 1 where a case
+is bad. Without PyTorch or python-flint the cases that need them are counted as skipped.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from drivers.fuzz_words import Drawn, Words
 
 SECONDS, MEGABYTES = 30, 1000
 DOCUMENTED = (0, 1, 2, 3, 4)
+NO_FLINT = ("Certificates need python-flint", "The checker computes with python-flint, which is not installed")
 KINDS = (
     ("measure", 24), ("calibrate", 9), ("certify", 6), ("check", 7), ("compare", 4), ("curve", 5), ("export", 4),
     ("theorem", 12), ("file", 8), ("receipt", 7), ("certificate", 7), ("checkpoint", 4), ("words", 3),
@@ -57,7 +60,7 @@ def made(seed: int, number: int, folder: Path, kinds: tuple[tuple[str, int], ...
     rng = random.Random(f"{seed} {number}")
     kind = rng.choices([name for name, _ in kinds], [share for _, share in kinds])[0]
     if kind == "checkpoint" and not fuzz_checkpoints.HAS_TORCH:
-        kind = "measure"
+        return kind, []
     drawn = Drawn(rng, rng.choice((0.05, 0.15, 0.3, 0.8)))
     return kind, _COMMANDS[kind](drawn, folder)
 
@@ -194,11 +197,13 @@ def _into(folder: Path) -> Any:
 
 
 def asked(about: tuple[int, int, str]) -> many.Record:
-    """What became of case `number` of a seed."""
+    """What became of case `number` of a seed; `skipped` names a library that it needs and that is not installed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         seed, number, only = about
         kind, arguments = made(seed, number, folder, ((only, 1),) if only else KINDS)
+        if not arguments:
+            return {"kind": kind, "words": [], "outcome": "skipped", "skipped": "torch", "said": ""}
         where = os.getcwd()
         os.chdir(folder)
         try:
@@ -212,6 +217,7 @@ def asked(about: tuple[int, int, str]) -> many.Record:
     return {
         "kind": kind,
         "words": shown,
+        "skipped": "flint" if status == 2 and any(sentence in said for sentence in NO_FLINT) else "",
         "outcome": status,
         "printed": len(printed),
         "nan": " nan" in printed,
@@ -223,6 +229,8 @@ def why_bad(found: many.Record) -> str:
     """What is wrong with a case; nothing is the right answer."""
     if found["seconds"] > SECONDS or found["megabytes"] > MEGABYTES:
         return f"{found['seconds']:.0f} s, {found['megabytes']:.0f} MB"
+    if found["outcome"] == "skipped":
+        return ""
     if found["outcome"] not in DOCUMENTED:
         return f"status {found['outcome']}"
     for word in ("Traceback", "Warning:"):
@@ -238,12 +246,14 @@ def main() -> int:
     options = many.parser(__doc__)
     options.add_argument("--only", type=int, help="this case alone")
     options.add_argument("--kind", default="", choices=[name for name, _ in KINDS], help="cases of this kind alone")
+    options.add_argument("--first", type=int, default=0, help="the number of the first case")
+    options.add_argument("--jobs", type=int, default=1, help="cases at a time")
     given = options.parse_args()
     many.limit(SECONDS + 5, 3 << 30)
     warm_up()
-    numbers = range(given.count or 5000) if given.only is None else [given.only]
+    numbers = range(given.first, given.first + (given.count or 5000)) if given.only is None else [given.only]
     listed = many.part_of([(given.seed, number, given.kind) for number in numbers], given.part)
-    return many.drive(asked, listed, given.log, why_bad)
+    return many.drive(asked, listed, given.log, why_bad, max(1, given.jobs))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ Every leakage falls as noise grows, and on a log-log scale it does so almost alo
 bracketing secant search needs few measurements. It runs in two passes: coarse measurements find
 the place, fine ones settle it. The answer is a noise multiplier at which the *upper* jaw was
 computed and found to meet the target; a multiplier smaller by the relative tolerance was computed
-and found not to (or is predicted not to by the local slope, with the achieved value within
-tolerance of the target).
+and found not to.
 """
 
 from __future__ import annotations
@@ -99,6 +98,19 @@ class _Target:
     described: dict[str, float]
     reported: Callable[[Measurement], Bracket] | None = None
     """What is achieved, where it is not what the search read."""
+    most: float = math.inf
+    """What the leakage cannot exceed: as it comes near, it falls with noise as what is left to it grows."""
+
+    def excess(self, upper: float) -> float:
+        """How far the upper bound lies above the target, on a scale on which noise has an even effect: > 0 above it."""
+        if upper <= 0.0:
+            return -math.inf
+        if upper >= self.most > self.value:
+            return math.inf
+        far = math.log(upper / self.value)
+        if self.value < self.most < math.inf:
+            far += math.log((self.most - self.value) / (self.most - upper))
+        return far
 
 
 _TOGETHER = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
@@ -132,7 +144,7 @@ def _target(delta0: float, **wanted: float | None) -> _Target:
     if "mu" in given:
         return _Target(given["mu"], lambda m: m.gdp(delta0).mu, {**given, "delta0": delta0})
     if "advantage" in given:
-        return _Target(given["advantage"], lambda m: m.advantage(), given)
+        return _Target(given["advantage"], lambda m: m.advantage(), given, most=1.0)
     if "epsilon" in given:
         epsilon, delta = given["epsilon"], given["delta"]
         if epsilon < _TINY_EPSILON:
@@ -143,7 +155,7 @@ def _target(delta0: float, **wanted: float | None) -> _Target:
     if tpr <= fpr:
         raise InputError(f"Expected tpr > fpr, got tpr={tpr} and fpr={fpr}: guessing alone reaches TPR = FPR.")
     # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR.
-    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), given, lambda m: m.tpr(fpr))
+    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), given, lambda m: m.tpr(fpr), 1.0 - fpr)
 
 
 def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:
@@ -195,12 +207,13 @@ class _Search:
 
     def forget(self) -> None:
         """Start a pass, for which what was decided by coarser measurements is only a hint: no noise is known."""
-        self.fails = -math.inf, math.nan  # (log noise, log excess > 0)
+        self.fails = -math.inf, math.nan  # (log noise, excess > 0)
         self.meets = math.inf, math.nan
+        self.before: tuple[float, float] | None = None  # the last but one of its side
         self.achieved: Bracket | None = None
 
     def measure(self, log_noise: float, tolerance: float) -> float:
-        """log(upper bound / target) at one noise multiplier."""
+        """The excess over the target at one noise multiplier."""
         if self.count >= _MOST_MEASUREMENTS:
             raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
         self.count += 1
@@ -208,26 +221,31 @@ class _Search:
         found = self.target.read(measure(self.noisy.at(noise), tolerance=tolerance))
         if self.progress is not None:
             self.progress(noise, found.upper)
-        excess = math.log(found.upper / self.target.value) if found.upper > 0 else -math.inf
-        if excess > 0:
+        excess = self.target.excess(found.upper)
+        if excess > 0.0:
             if log_noise > self.fails[0]:
-                self.fails = (log_noise, min(excess, 50.0))
+                self.before, self.fails = self.fails, (log_noise, excess)
         elif log_noise < self.meets[0]:
-            self.meets, self.achieved = (log_noise, max(excess, -50.0)), found
+            self.before, self.meets, self.achieved = self.meets, (log_noise, excess), found
         return excess
 
     def settled(self) -> tuple[float, float]:
         """Where the bracketing line crosses the target, and its slope (negative)."""
         (low, high_excess), (high, low_excess) = self.fails, self.meets
         slope = (low_excess - high_excess) / (high - low)
-        return low - high_excess / slope, slope
+        return (low - high_excess / slope if math.isfinite(slope) else 0.5 * (low + high)), slope
 
     def polish(self, start: float, slope: float, tolerance: float, width: float) -> None:
         """Newton steps with a known slope, then a probe just below: usually the whole fine pass."""
-        position = start + self.measure(start, tolerance) / -slope + 0.35 * width
+        excess = self.measure(start, tolerance)
+        if math.isinf(slope) or math.isinf(excess):
+            return
+        position = start + excess / -slope + 0.35 * width
         excess = self.measure(position, tolerance)
-        probe = position - 0.9 * width if excess <= 0 else position + excess / -slope + 0.35 * width
-        self.measure(probe, tolerance)
+        if excess <= 0:
+            self.measure(position - 0.9 * width, tolerance)
+        elif math.isinf(self.meets[0]):
+            self.measure(position + excess / -slope + 0.35 * width, tolerance)
 
     def bracket(self, tolerance: float, step: float) -> None:
         """Move outward from what is known until one noise fails and one meets the target."""
@@ -240,20 +258,38 @@ class _Search:
                     f"Even noise_multiplier {self.range.low:g} meets the target; it is too weak to calibrate for."
                 )
             more = math.isinf(self.meets[0])
-            self.measure(min(self.fails[0] + step, high) if more else max(self.meets[0] - step, low), tolerance)
+            last, step = self.fails if more else self.meets, self._predicted(step)
+            self.measure(min(last[0] + step, high) if more else max(last[0] - step, low), tolerance)
             step *= 2.0
 
-    def shrink(self, tolerance: float, width: float) -> None:
-        """Secant steps inside the bracket until it is `width` wide on the log scale."""
-        while self.meets[0] - self.fails[0] > width:
-            (low, high_excess), (high, low_excess) = self.fails, self.meets
-            share = high_excess / (high_excess - low_excess)
-            guess = low + share * (high - low)
+    def _predicted(self, step: float) -> float:
+        """A little more than the way to the target along the last two of the side that is known; else the `step`."""
+        last = self.fails if math.isinf(self.meets[0]) else self.meets
+        if self.before is None or math.isinf(self.before[0]) or not 0.0 < abs(last[1]) < abs(self.before[1]) < math.inf:
+            return step
+        slope = (self.before[1] - last[1]) / (self.before[0] - last[0])
+        return min(max(1.1 * abs(last[1] / slope), 0.5 * step), 16.0 * step)
+
+    def shrink(self, tolerance: float, width: float, blind: float = 0.0) -> None:
+        """Secant steps inside the bracket until it is `width` wide on the log scale, or `blind` if an end says nothing.
+
+        An end that stays a second time is taken to lie half as far from the target (Illinois), so that both ends move.
+        """
+        ends, last = [self.fails, self.meets], -1
+        while (left := self.meets[0] - self.fails[0]) > width:
+            (low, high_excess), (high, low_excess) = ends
+            finite = math.isfinite(high_excess - low_excess)
+            if not finite and left < blind:
+                return
+            guess = low + (high_excess / (high_excess - low_excess) if finite else 0.5) * (high - low)
             # Aim a little inside the meeting side, and never closer to an end than a tenth of the width aimed for.
-            position = min(max(guess + 0.3 * width, low + 0.1 * (high - low), low + 0.5 * width), high - 0.3 * width)
-            self.measure(position if low < position < high else 0.5 * (low + high), tolerance)
-            if self.count % 4 == 0:  # a straight line misled us on one side: halve once
-                self.measure(0.5 * (self.fails[0] + self.meets[0]), tolerance)
+            position = min(max(guess + 0.3 * width, low + 0.05 * (high - low), low + 0.5 * width), high - 0.3 * width)
+            position = position if low < position < high else 0.5 * (low + high)
+            moved = 0 if self.measure(position, tolerance) > 0.0 else 1
+            ends[moved] = (self.fails, self.meets)[moved]
+            if moved == last:
+                ends[1 - moved] = ends[1 - moved][0], 0.5 * ends[1 - moved][1]
+            last = moved
 
 
 def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:
@@ -288,7 +324,7 @@ def solve(
     excess = search.measure(math.log(start), coarse)
     # Leakage falls about like a power of the noise between 1 and 2, so this step usually lands on the other side.
     search.bracket(coarse, min(1.0, max(0.1, abs(excess))))
-    search.shrink(coarse, max(1e-2, 2.0 * tolerance))
+    search.shrink(coarse, max(1e-2, 2.0 * tolerance), blind=0.1)
     crossing, slope = search.settled()
     search.forget()
     # Only the upper bound matters here, and it is computed much finer than the bracket is wide.

@@ -24,6 +24,8 @@ from calipers_verify.steps import HOW, Phase, bound
 Say = Callable[[str], object]
 DIGITS = 7
 """Significant digits of a certified number, the last one rounded away from the truth."""
+_TRIES, _MORE = 4, Fraction(101, 100)
+"""How often a delta is looked for with more cut, and for how much more of it than was found."""
 
 
 def rounded(value: float, up: bool, digits: int = DIGITS) -> Fraction:
@@ -43,6 +45,7 @@ class UpperProof:
 
     def __init__(self, pairs: list[list[Phase]], epsilon: float, delta: float, share: float, say: Say) -> None:
         self.mu, self.laws, self.proof = None, list[laws.Law](), list[dict[str, object]]()
+        self.pairs, self.dust = pairs, dust_of(exact(delta))
         if not any(phase.kind in ("realized", "size") for phase in pairs[0]):
             self.mu = fixed_batches(pairs[0], "upper")
         self.is_plain = all(not phase.is_hidden or phase.kind == "fixed" for phase in pairs[0]) and self.mu is not None
@@ -51,12 +54,11 @@ class UpperProof:
         spend(0, anew=True)  # what was spent on another certificate does not count here
         steps = max(sum(phase.repeats for phase in phases) for phases in pairs)
         spacing = spacing_for(epsilon, delta, steps, share)
-        dust = dust_of(exact(delta))
         focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
         for number, (phases, back) in enumerate(directions(pairs), 1):
             say(f"proving the upper bound, law {number} of {len(directions(pairs))}")
-            record = _one_direction(phases, back, spacing, dust, focus, say)
-            self.laws.append(proven_law(read(record, PROOF, "a proof"), phases, back, dust))
+            record = _one_direction(phases, back, spacing, self.dust, focus, say)
+            self.laws.append(proven_law(read(record, PROOF, "a proof"), phases, back, self.dust))
             self.proof.append(record)
 
     def record(self, epsilon: Fraction, delta: Fraction) -> object:
@@ -77,8 +79,26 @@ class UpperProof:
         return _smallest(lambda epsilon: self.holds(epsilon, delta), 0.0, f"delta = {float(delta):g}")
 
     def smallest_delta(self, epsilon: Fraction) -> Fraction:
-        """The smallest delta of seven digits at which the proof gives epsilon."""
-        return _smallest(lambda delta: self.holds(epsilon, delta), -280.0, f"epsilon = {float(epsilon):g}")
+        """The smallest delta of seven digits at which the proof gives epsilon.
+
+        The checker cuts what is small beside the delta claimed: where more is claimed than was expected, as much is
+        cut here, since every cut adds to the bound.
+        """
+        for _ in range(_TRIES):
+            found = _smallest(lambda delta: self.holds(epsilon, delta), -280.0, f"epsilon = {float(epsilon):g}")
+            if dust_of(found) <= self.dust or self._fixed_hold(epsilon, found):
+                return found
+            self._cut(dust_of(found * _MORE))
+        raise CertificationError(f"No bound could be certified at epsilon = {float(epsilon):g}.")
+
+    def _cut(self, dust: int) -> None:
+        """The laws of the same proof if so much may be cut."""
+        spend(0, anew=True)
+        self.dust = dust
+        self.laws = [
+            proven_law(read(record, PROOF, "a proof"), phases, back, dust)
+            for record, (phases, back) in zip(self.proof, directions(self.pairs), strict=True)
+        ]
 
 
 def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str) -> Fraction:

@@ -39,7 +39,8 @@ def check_command(
     again, numbers in it are not believed. What else a receipt says is verified as well (see
     verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
     word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
-    file, or by [tool.calipers] in the nearest pyproject.toml; what is said nearest wins, key by key.
+    file, or by [tool.calipers] in the nearest pyproject.toml; what is said nearest wins, key by key. A run
+    file cannot choose a weaker view or other neighbors than a budget given elsewhere is about.
     Without RUN, the files that `runs` in pyproject.toml names are checked.
 
     \b
@@ -88,11 +89,13 @@ def check_command(
 
 def _checked(files: tuple[str, ...], options: dict[str, object]) -> list[Checked]:
     """Every run against its budget. All files are read before anything is measured."""
-    from calipers.gate import check, configured, find_settings, read_described, uncertified
+    from calipers.gate import check, configured, find_settings, read_described, same_guarantee, uncertified
     from calipers.receipts.verify import verify_receipt, with_receipt
 
     place, settings = find_settings()
     described = [read_described(name) for name in files or _listed(place, settings)]
+    for one in described:
+        same_guarantee(one.name, one.budget or {}, options, settings)
     asked = [(one, configured(options, one.budget or {}, settings)) for one in described]
     for one, budget in asked:
         budget.about(budget.asked_of(one.runs))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from calipers.cli.kinds import COUNT, REAL, option, with_options, word
+from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.run import Run, load_runs
 from calipers.run_keys import STANDARD_INPUT, read_toml
@@ -148,7 +150,7 @@ def _subject(
         from calipers.measure import Beside, count_noise
 
         phases = runs(*written[2])
-        counted = (count_noise(beside["clip_count_noise"], phases),) if "clip_count_noise" in beside else ()
+        counted = (count_noise(_count(beside["clip_count_noise"]), phases),) if "clip_count_noise" in beside else ()
         return Beside(phases, (*_several(beside.get("beside", ())), *counted))
     if matrix:
         others = {**stated, **chosen}
@@ -169,6 +171,14 @@ def _subject(
     from calipers.measure import Selection
 
     return Selection(base, mean, kind, chosen.get("trials_shape"))
+
+
+def _count(deviation: object) -> float:
+    """Of the noise on the count; a record that is added or removed moves the count by 1/2."""
+    from calipers.mechanisms.gaussian import NOISE
+
+    least = Domain(NOISE.low / 2.0, math.inf)
+    return least.check("clip_count_noise", deviation, "With less noise on the count nothing is private.")
 
 
 def _several(value: object) -> tuple[float, ...]:

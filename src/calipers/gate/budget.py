@@ -6,7 +6,8 @@
     runs = ["run.toml"]          # pyproject.toml only: what `calipers check` looks at when it is given nothing
 
 What is said nearest wins, key by key: options of the command, then the run file, then pyproject.toml. There is no
-default delta: a budget without one is no budget.
+default delta: a budget without one is no budget. Which guarantee it is about, neighbors and view, is decided where the
+budget is given: a run file that is held against a budget given elsewhere cannot choose a weaker one.
 """
 
 from __future__ import annotations
@@ -87,6 +88,27 @@ def configured(*places: Mapping[str, object]) -> Budget:
         if isinstance(merged[name], bool) or not isinstance(merged[name], int | float):
             raise InputError(f"Expected the budget's {name} to be a number, got {merged[name]!r}.")
     return Budget(**merged)  # type: ignore[arg-type]  # every value is checked by __post_init__
+
+
+def same_guarantee(name: str, own: Mapping[str, object], *elsewhere: Mapping[str, object]) -> None:
+    """Refuse the budget table of a run file that is about another guarantee than the budget given elsewhere.
+
+    Raises:
+        InputError: `own` says view = "isolated" or an adjacency, and the places that give the budget do not agree.
+    """
+    given: dict[str, object] = {}
+    for place in reversed(elsewhere):
+        given |= {key: value for key, value in place.items() if key in BUDGET_KEYS and value is not None}
+    if not given:
+        return
+    for key, decided in (("view", given.get("view", Budget.view)), ("adjacency", given.get("adjacency"))):
+        said = own.get(key)
+        if said in (None, decided, Budget.view) or decided is None:
+            continue
+        raise InputError(
+            f"{name}: [calipers] says {key} = {said!r}, but the budget is given elsewhere and is about {decided!r}; "
+            f"leave {key} out there, or say it under [tool.calipers] in pyproject.toml."
+        )
 
 
 def settings_of(path: str | Path, *, runs_allowed: bool = False) -> dict[str, object]:

@@ -34,6 +34,7 @@ from calipers.citations import implements
 from calipers.domains import POSITIVE
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.measurement import Measurement
+from calipers.mechanisms.gaussian import NOISE
 from calipers.run import DATA_DEPENDENT, Run, as_phases
 
 
@@ -69,6 +70,10 @@ class Beside:
     of: Run | tuple[Run, ...]
     noises: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        for noise in self.noises:
+            POSITIVE.check("beside", noise)
+
     @property
     def runs(self) -> tuple[Run, ...]:
         """The phases, each as one joint Gaussian release per batch."""
@@ -79,7 +84,17 @@ class Beside:
                     f"normalization={run.normalization!r} with something released beside the gradient: what both are "
                     "divided by depends on the data, and no pair is proven. Divide by public constants."
                 )
-        return tuple(run.replace(noise_multiplier=joint_noise(run.noise_multiplier, *self.noises)) for run in phases)
+        return tuple(run.replace(noise_multiplier=self._joint(run.noise_multiplier)) for run in phases)
+
+    def _joint(self, noise: float) -> float:
+        """The joint noise multiplier; one that is too small is refused by the name of what makes it so."""
+        joint, least = joint_noise(noise, *self.noises), min(self.noises, default=noise)
+        if joint < NOISE.low <= noise:
+            raise InputError(
+                f"Expected beside in [{NOISE.low:g}, inf), and large enough for a joint noise multiplier in {NOISE}, "
+                f"got beside={least:g}: with the gradient's {noise:g} it is {joint:.3g}, and nothing is private."
+            )
+        return joint
 
     def noted(self, measurement: Measurement) -> Measurement:
         """The measurement of the joint release, which says so."""
