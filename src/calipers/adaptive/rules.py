@@ -18,6 +18,7 @@ import numpy as np
 from calipers.adaptive.costs import equal_shares, steps_alone
 from calipers.adaptive.solver import Menu
 from calipers.adaptive.steps import StepPairs
+from calipers.citations import implements
 from calipers.curves.renyi import epsilon_from_rdp
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.laws.composed.renyi import renyi_above
@@ -176,6 +177,7 @@ def _gaussian(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone:
     return Rule("gaussian", tuple(shift * shift * (1.0 + 1e-14) for shift in shifts), low * low, alone)
 
 
+@implements("calipers:adaptive-renyi")
 def _renyi(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> list[Rule]:
     """The Renyi filter of the order that keeps the largest smallest share; none where divergences are not finite."""
     menu = Menu(pairs, (1,) * len(pairs))

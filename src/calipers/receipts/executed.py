@@ -16,7 +16,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, SCOPE_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
 from calipers.scope import batches_text, neighbors_text, unit_text
@@ -81,7 +81,17 @@ def declared(runs: tuple[Run, ...], **stated: object) -> Executed:
 
 
 def attached(record: Any, **stated: object) -> Executed:
-    """A training that was watched: what the record saw comes before what somebody says."""
+    """A training that was watched: what the record saw comes before what somebody says.
+
+    Raises:
+        UnsupportedError: its steps were chosen while training, so there is no run that could be measured again.
+    """
+    paid_from = getattr(record, "privacy_filter", None)
+    if paid_from is not None:
+        raise UnsupportedError(
+            f"A receipt states a run that can be measured again, and these steps were chosen while training, within a "
+            f"privacy filter for {paid_from.target}. Hand over PrivacyFilter.to_dict(), or the filter's file."
+        )
     facts = dict(record.facts)
     measured = record.measure()
     runs, reasons = tuple(record.runs()), tuple(record.why_not())
