@@ -34,6 +34,8 @@ class Precision:
     coarsest: float = 3.0
     """Lattice points in one deviation of a step's privacy loss: h = deviation / 4 adds 1 % to the variance above and
     takes 0.5 % off below, so that epsilon is known to about 0.8 %; 8 points make that 0.2 %."""
+    closed: float = 1e-2
+    """Bounds are called closed to this: what the coarsest lattice leaves between proof and attack."""
     work: float = 2e7
     """Lattice points times levels times steps of the menu that one direction may take: about half a second for the
     upper bound and a second for the policy. As fine a lattice as this allows is used."""
