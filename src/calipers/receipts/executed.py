@@ -19,7 +19,7 @@ from typing import Any
 from calipers.errors import InputError, UnsupportedError
 from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, SCOPE_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
-from calipers.scope import batches_text, neighbors_text, unit_text
+from calipers.scope import FIXED, batches_text, neighbors_text, unit_text
 
 DECLARED, ATTACHED, PROBED = WAYS
 UNSTATED = "not stated"
@@ -77,7 +77,8 @@ def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], .
 
 def declared(runs: tuple[Run, ...], **stated: object) -> Executed:
     """A run that somebody describes; `stated` may say clipping, noise_source and libraries."""
-    return Executed(DECLARED, runs, facts=(*run_facts(runs, DECLARED), *_stated(stated)), libraries=_named(stated))
+    facts = (*run_facts(runs, DECLARED), *_stated(stated))
+    return Executed(DECLARED, runs, conditions=(FIXED,), facts=facts, libraries=_named(stated))
 
 
 def attached(record: Any, **stated: object) -> Executed:
@@ -122,7 +123,7 @@ def probed(report: Mapping[str, Any], length: Mapping[str, object], **stated: ob
     runs = (run.replace(**length) if length else run,)
     alarms = tuple(f"{one.get('subject')}: {one.get('verdict')}" for one in found if one.get("alarm"))
     said = (*run_facts(runs, PROBED), *facts, *_stated(stated))
-    return Executed(PROBED, runs, True, (), alarms, said, observed, _named(stated))
+    return Executed(PROBED, runs, True, (), (*alarms, FIXED), said, observed, _named(stated))
 
 
 def refuse_contradiction(runs: Sequence[Run], report: Mapping[str, Any]) -> None:
