@@ -321,6 +321,11 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
             f"Expected a Run, or several in a list, got {type(runs).__name__}; read a run file with load_runs, a "
             "dictionary with Run.from_dict."
         )
+    if hasattr(runs, "menu"):
+        raise InputError(
+            "Expected a Run, or several in a list, got an adaptive run: certificates and everything else but `measure` "
+            "are about runs that were fixed in advance."
+        )
     phases = (runs,) if isinstance(runs, Run) else tuple(runs)
     if not phases:
         raise InputError("Expected at least one run, got none.")
@@ -366,6 +371,11 @@ def load_runs(
     name = os.fspath(path)
     record = read_toml(name)
     try:
+        if "step" in record:
+            raise InputError(
+                "It describes an adaptive run (a menu of [[step]] tables). `calipers measure` and `calipers calibrate` "
+                "read it; certificates and everything else are about runs that were fixed in advance."
+            )
         for key in record:
             known(key, (*KEYS, "phase", "calipers", *beside))
         # [calipers] is the budget of `calipers check`, which reads it for itself; it says nothing about the run.

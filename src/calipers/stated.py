@@ -46,6 +46,26 @@ class Stated:
             return f"{self.words}; neighbors are those that its pairs are about."
         return f"{self.words}; neighbors differ by {NEIGHBORS[self.adjacency]} one record."
 
+    @property
+    def noun(self) -> str:
+        """What it is called, with its article."""
+        return f"a {self.table}"
+
+    @property
+    def about_lower(self) -> str:
+        """What the lower bounds are those of."""
+        return "The lower bounds are those of some mechanism for which it holds."
+
+    @property
+    def about_claim(self) -> str:
+        """What stands where reports compare with the usual accounting."""
+        return "Here no run is described: the claim is the upper bound of what is stated."
+
+    @property
+    def remedy(self) -> str:
+        """What would lower the number, or say more."""
+        return "A stated guarantee says nothing of its mechanism: describe the run, and measure that."
+
     def to_dict(self) -> dict[str, object]:
         """The keys, under the name of their table."""
         return {self.table: dict(self.keys) | {"adjacency": self.adjacency}}

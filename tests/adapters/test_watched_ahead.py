@@ -116,3 +116,15 @@ def test_what_was_not_seen_stops(training) -> None:
     guard = BudgetGuard(record, epsilon=100, delta=DELTA)
     assert list(guard.batches(loader)) == []
     assert "nothing is proven" in guard.reason
+
+
+def test_a_plan_of_passes_is_reported_whole(training) -> None:
+    """Stopped inside the second of three planned passes: epsilon_at_most is that of three, not of those begun."""
+    record, _, loader, step = training(poisson_sampling=False)
+    guard = BudgetGuard(record, epsilon=50.0, delta=DELTA, planned_steps=15)
+    for batch in guard.batches(loader):
+        step(batch)
+    step(next(iter(guard.batches(loader))))
+    (two,) = record.ahead().runs(2)
+    three = measure(two.replace(epochs=3)).epsilon(DELTA)
+    assert three.lower <= guard.values()["calipers/epsilon_at_most"] <= three.upper

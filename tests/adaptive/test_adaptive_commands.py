@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+import calipers as cp
 from calipers.cli import main
 
 MENU = """
@@ -46,11 +47,23 @@ def test_calibrated_costs_and_budget_are_measured_within_the_target(menu, tmp_pa
     path.write_text(record["run_file"])
     code, text = said("measure", "--run", path, "--json")
     assert code == 0, text
-    found = json.loads(text)["epsilon"][0]
+    measured = json.loads(text)
+    found = measured["epsilon"][0]
     assert 0.9 <= found["lower"] <= found["upper"] <= 1.002
+    assert measured["closes"] is True
+    described = measured["run"]["adaptive"]
+    assert described["budget"] == record["rule"]["budget"]
+    assert [(step["name"], step["noise_multiplier"], step["cost"]) for step in described["menu"]] == [
+        ("quiet", 2.0, record["rule"]["costs"][0]),
+        ("sharp", 1.5, record["rule"]["costs"][1]),
+    ]
     code, text = said("measure", "--run", path, "--report", tmp_path / "report.html")
     assert code == 0, text
-    assert "adaptive run" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "Privacy of an adaptive run" in page
+    assert "bracket closed" in page
+    assert "bracket is open" not in page
+    assert "stated guarantee" not in page
 
 
 def test_a_menu_without_costs_is_told_what_to_do(menu) -> None:
@@ -72,3 +85,22 @@ def test_a_budget_is_calibrated_to_epsilon_at_delta_only(menu) -> None:
     code, text = said("calibrate", "--run", menu, "--mu", "1")
     assert code != 0
     assert "--epsilon with --delta" in text
+
+
+@pytest.mark.parametrize("words", [("certify", "--run"), ("certify",), ("check",)])
+def test_what_needs_a_fixed_schedule_refuses_a_menu(words, menu) -> None:
+    """Certificates are about runs that were fixed in advance; the refusal says so, and which commands read a menu."""
+    extra = ("--delta", "1e-5") if "certify" in words else ("--epsilon", "3", "--delta", "1e-5")
+    code, text = said(*words, menu, *extra)
+    assert code != 0
+    assert "adaptive run" in text
+    assert "fixed in advance" in text
+
+
+def test_an_adaptive_run_has_no_certificate() -> None:
+    """The same in Python."""
+    step = cp.Run(sample_rate=0.1, steps=1, noise_multiplier=2.0)
+    certify = pytest.importorskip("calipers.certificates").certify
+    pytest.importorskip("flint")
+    with pytest.raises(cp.InputError, match="adaptive run"):
+        certify(cp.AdaptiveRun([step], [1], 5), delta=1e-5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import calipers as cp
-from calipers.adaptive.kernel import lower_kernel, upper_kernel
+from calipers.adaptive.kernel import lower_kernel, trimmed, upper_kernel
 from calipers.adaptive.recursion import Lattice, PolicyLevels, UpperLevels
 from calipers.bracket import Side
 from calipers.laws.core.law import Law
@@ -125,3 +125,17 @@ def test_windows_that_are_too_short_are_charged(lattice: Lattice) -> None:
         above.advance()
     for epsilon in (0.0, 0.25, 0.5):
         assert supremum([(outcomes, 1)], 3, math.exp(epsilon)) <= above.delta(epsilon)
+
+
+@pytest.mark.parametrize("least", [0.12, 0.3])
+def test_trimmed_tails_are_charged(least: float) -> None:
+    """Mass that is cut off counts where it hurts most: the bound stays above the best policy of the whole step."""
+    outcomes = ((0.1, 0.02), (0.5, 0.28), (0.3, 0.4), (0.1, 0.3))
+    whole = upper_kernel(pair_of(outcomes).upper(), 0.05)
+    kernel = trimmed(whole, least)
+    assert kernel.high < whole.high
+    above = UpperLevels([kernel], [1], Lattice(0.05, -100, 200))
+    for _ in range(2):
+        above.advance()
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 3.0):
+        assert supremum([(outcomes, 1)], 2, math.exp(epsilon)) <= above.delta(epsilon)

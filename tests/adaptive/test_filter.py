@@ -14,6 +14,8 @@ import pytest
 
 import calipers as cp
 from calipers.adaptive import FilterSpent
+from calipers.adaptive.solver import Menu
+from calipers.adaptive.steps import step_pairs
 
 QUIET, SHARP = (cp.Run(sample_rate=0.1, steps=1, noise_multiplier=sigma) for sigma in (2.0, 1.5))
 MENU = {"quiet": QUIET, "sharp": SHARP}
@@ -197,3 +199,50 @@ def test_five_noise_levels_and_a_thousand_steps_take_less_than_five_seconds() ->
     assert max(made.remaining.values()) > 900
     assert min(made.rule.shares) > 0.7
     assert "% of about" in made.report()
+
+
+@pytest.mark.slow
+def test_a_menu_that_would_take_minutes_is_refused_at_once() -> None:
+    """q = 1e-4: more than 10^5 levels. Named, the menu filter is refused before it begins; the sentence says why."""
+    menu = [cp.Run(sample_rate=1e-4, steps=1, noise_multiplier=sigma) for sigma in (0.5, 0.6)]
+    began = time.process_time()
+    with pytest.raises(cp.UnsupportedError, match=r"would take \d+ levels"):
+        cp.PrivacyFilter(menu, 1.0, 1e-5, rule="menu")
+    assert time.process_time() - began < 10.0
+
+
+@pytest.mark.slow
+def test_the_renyi_filter_is_taken_where_it_is_better_and_named() -> None:
+    """Where the menu filter cannot be computed, the Renyi filter is the one, and the report and JSON say so."""
+    menu = [cp.Run(sample_rate=1e-3, steps=1, noise_multiplier=sigma) for sigma in (0.8, 1.0)]
+    made = cp.PrivacyFilter(menu, 3.0, 1e-5)
+    assert made.rule.kind == "renyi"
+    assert min(made.rule.shares) > 0.5
+    assert "Renyi filter" in made.report()
+    assert f"order {made.rule.order:.4g}" in made.report()
+    described = made.to_dict()["rule"]
+    assert isinstance(described, dict)
+    assert described["kind"] == "renyi"
+    for step, count in zip(menu, made.remaining.values(), strict=True):
+        assert cp.measure(step.replace(steps=count)).epsilon(1e-5).upper <= 3.0
+
+
+def test_the_second_direction_is_solved_where_renyi_divergences_do_not_prove_it(monkeypatch) -> None:
+    """Skipping it by Renyi divergences gives the budget that solving both directions gives."""
+    quick = cp.PrivacyFilter(MENU, EPSILON, DELTA, rule="menu").rule
+    monkeypatch.setattr(Menu, "meets", lambda *_: False)
+    assert cp.PrivacyFilter(MENU, EPSILON, DELTA, rule="menu").rule == quick
+
+
+def test_renyi_divergences_prove_no_direction_that_is_wrong() -> None:
+    """`meets` is a proof: at the same budget the recursion's own bound is at most the epsilon it accepted."""
+    menu = Menu(tuple(step_pairs(name, step) for name, step in MENU.items()), (2, 5))
+    lattice = menu.lattice(140, 4.0)
+    for reverse in (False, True):
+        levels = menu.upper_levels(lattice, reverse)
+        for _ in range(140):
+            levels.advance()
+        accepted = [e for e in (1.0, 1.5, 1.8, 2.0, 2.5, 3.0, 4.0) if menu.meets(140, e, DELTA, reverse)]
+        assert accepted
+        truth = [e for e in (1.0, 1.5, 1.8, 2.0, 2.5, 3.0, 4.0) if levels.delta(e) <= DELTA]
+        assert set(accepted) <= set(truth)

@@ -180,7 +180,7 @@ def test_confirmed_says_what_was_compared(honest) -> None:
     """What nobody can compare is named as the words of the writer; notes too, where another version wrote them."""
     assert verify_receipt(honest).sentences[-1] == (
         "Compared: the facts of the run, epsilon, the claim, refuted, closes, notes, evidence. "
-        "Not compared, the words of whoever wrote it: clipping norm, libraries, date, command."
+        "Not compared, the words of whoever wrote it: clipping norm, conditions, libraries, date, command."
     )
     honest["executed"] |= {"reasons": [PRAISE], "conditions": [PRAISE], "observations": {"by": PRAISE}}
     honest["provenance"]["calipers"] = "0.0.1"

@@ -239,3 +239,12 @@ def test_what_this_computation_cannot_prove_is_not_confirmed(honest, monkeypatch
     found = SimpleNamespace(epsilon=lambda delta: wide, **said)
     monkeypatch.setattr("calipers.receipts.verify.measure", lambda runs, tolerance: found)
     assert verify_receipt(honest).standing is Confirmation.UNCONFIRMED
+
+
+@pytest.mark.parametrize("training", ["declared", "probed"])
+def test_every_receipt_names_the_condition_of_its_numbers(training) -> None:
+    """A number after the fact holds if the schedule was fixed in advance, however that was found out."""
+    run = Run(sample_rate=0.1, steps=10, noise_multiplier=2.0)
+    report = {"findings": [], "run": run.to_dict()}
+    made = receipt(run if training == "declared" else report)
+    assert any("longest run that was possible" in sentence for sentence in made["executed"]["conditions"])

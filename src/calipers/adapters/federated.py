@@ -19,6 +19,7 @@ from calipers.measure import CorrelatedNoise, Measurement, measure
 from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim
 from calipers.run import Run
+from calipers.scope import FIXED
 
 UNIT = "client"
 
@@ -65,7 +66,7 @@ class FederatedRun:
         evaluation = measured.evaluation
         if not self.attained:
             evaluation = Evaluation(evaluation.above, unproven(why).below)
-        conditions = (*self.reasons, *self.conditions, *measured.conditions)
+        conditions = (*self.reasons, *self.conditions, *measured.conditions, FIXED)
         return dataclasses.replace(measured, evaluation=evaluation, conditions=conditions)
 
     def epsilon(self, delta: float) -> Bracket:

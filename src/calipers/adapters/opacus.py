@@ -26,9 +26,11 @@ from calipers.adapters.loader_settings import loader_behind, rows_behind
 from calipers.adapters.opacus_attachment import Attachment
 from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys, source_of
 from calipers.adapters.watched_before import accountant_behind, check_loss
+from calipers.adapters.watched_license import Terms
 from calipers.adapters.watched_release import divided_now
 from calipers.adapters.watched_run import NeighborReading
 from calipers.adapters.watched_steps import check_optimizer
+from calipers.adaptive import PrivacyFilter
 from calipers.domains import choice
 from calipers.errors import CalipersWarning, InputError, UnsupportedError
 from calipers.run import ADJACENCIES, Run
@@ -72,6 +74,8 @@ def attach(
     observed: bool = False,
     state: Mapping[str, Any] | None = None,
     earlier: Sequence[Run] = (),
+    planned_steps: int | None = None,
+    privacy_filter: PrivacyFilter | None = None,
 ) -> Attachment:
     """Watch a private training run from now on; the accountant of the engine stays in place.
 
@@ -88,6 +92,10 @@ def attach(
     depend on the records.
     state: `state_dict()` of the record of an earlier part of this run. earlier: runs that describe steps which nobody
     watched, as somebody vouches for.
+    planned_steps: the largest number of steps that was possible, all parts included. A training that may stop earlier
+    has that number; left out, the numbers hold if the length was fixed in advance.
+    privacy_filter: pays for every step before its noise is added, as it is about to be executed; one that does not fit
+    raises `FilterSpent` and is not taken. Noise may then be chosen by what was released, among the filter's menu.
     """
     if data_loader is None:
         # Without the engine, as in earlier releases: the step hook that make_private attached is the accountant's.
@@ -99,6 +107,7 @@ def attach(
     return attached(
         accountant, optimizer, data_loader, engine=engine, batch_size=batch_size, observed=observed, state=state,
         earlier=tuple(earlier), loss=loss, reading=NeighborReading(adjacency, public_rate),
+        planned_steps=planned_steps, privacy_filter=privacy_filter,
     )  # fmt: skip
 
 
@@ -114,13 +123,16 @@ def attached(
     state: Mapping[str, Any] | None = None,
     earlier: tuple[Run, ...] = (),
     loss: Any = None,
+    planned_steps: int | None = None,
+    privacy_filter: PrivacyFilter | None = None,
 ) -> Attachment:
     """`attach`, for whoever has the accountant."""
+    Terms(planned_steps, privacy_filter is not None)
     known: Attachment | None = getattr(optimizer, _MARK, None)
     words = "" if loss is None else check_loss(loss, optimizer)
     if known is not None and known.watches(data_loader):
         known.reading, known.loss = reading, words or known.loss
-        return known
+        return _on_terms(known, planned_steps, privacy_filter)
     if known is None:
         check_optimizer(engine, optimizer)
     source = source_of(data_loader, observed=observed, batch_size=batch_size)
@@ -132,6 +144,17 @@ def attached(
     if state is not None:
         record.load_state_dict(state)
     setattr(optimizer, _MARK, record)
+    return _on_terms(record, planned_steps, privacy_filter)
+
+
+def _on_terms(record: Attachment, planned_steps: int | None, privacy_filter: PrivacyFilter | None) -> Attachment:
+    """The record, with what licenses its numbers. A plan that is extended after the first step is none."""
+    if planned_steps is not None:
+        if record.steps and record.planned_steps not in (None, planned_steps):
+            raise InputError(f"Steps were taken with planned_steps={record.planned_steps}; a plan is not extended.")
+        record.planned_steps = planned_steps
+    if privacy_filter is not None:
+        record.pay_from(privacy_filter)
     return record
 
 

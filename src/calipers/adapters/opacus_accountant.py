@@ -29,6 +29,7 @@ from calipers.adapters.opacus import attached
 from calipers.adapters.opacus_attachment import Attachment
 from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.watched_run import NeighborReading
+from calipers.adaptive import PrivacyFilter
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
 from calipers.extras import on_demand
@@ -36,6 +37,11 @@ from calipers.measure import measure
 from calipers.run import Run
 
 NAME = "calipers"
+UNDECLARED = (
+    "noise, rates and the number of steps were fixed in advance. Where training may stop early, say "
+    "accountant.describe(optimizer, data_loader, planned_steps=...) before it; where noise is chosen on the way, "
+    "privacy_filter=..."
+)
 
 
 def register() -> None:
@@ -61,20 +67,35 @@ class _Watching:
         self._record: Attachment | None = None
         self._refusal = ""
         self._saved: Mapping[str, Any] | None = None
+        self._warned = False
+
+    @property
+    def licensed_by(self) -> str:
+        """The condition under which `get_epsilon` holds."""
+        return UNDECLARED if self._record is None else self._record.licensed_by
 
     def describe(
-        self, optimizer: Any, data_loader: Any, *, batch_size: int | None = None, engine: Any = None, **reading: Any
+        self,
+        optimizer: Any,
+        data_loader: Any,
+        *,
+        batch_size: int | None = None,
+        engine: Any = None,
+        planned_steps: int | None = None,
+        privacy_filter: PrivacyFilter | None = None,
+        **reading: Any,
     ) -> None:
         """Watch this optimizer and loader, before training; `reading` says adjacency, public_rate, as `attach`.
 
         Left out, the adjacency is add-remove: `get_epsilon` returns a bare number, which cannot say that it is another.
+        `planned_steps` and `privacy_filter`, as for `attach`, license a number after the fact.
         """
         reading.setdefault("adjacency", "add-remove")
         if self.history and self._record is None and self._saved is None:
             raise UnsupportedError("describe() comes too late: steps were already taken. Call it before training.")
         self._record = attached(
             self, optimizer, data_loader, reading=NeighborReading(**reading), batch_size=batch_size, engine=engine,
-            state=self._saved,
+            state=self._saved, planned_steps=planned_steps, privacy_filter=privacy_filter,
         )  # fmt: skip
         self._refusal, self._saved = "", None
 
@@ -108,15 +129,21 @@ class _Watching:
         `reading` is passed on to `Attachment.runs` (adjacency, public_rate) where training was watched.
         """
         if self._record is not None:
-            return self._record.measure(tolerance=tolerance, **reading).epsilon(delta)
+            return self._record.epsilon(delta, tolerance=tolerance, **reading)
         if self._refusal:
             raise UnsupportedError(self._refusal)
         phases = [Run(noise_multiplier=noise, sample_rate=rate, steps=steps) for noise, rate, steps in self.history]
         return measure(phases, tolerance=tolerance).epsilon(delta)
 
     def get_epsilon(self, delta: float, **kwargs: Any) -> float:
-        """The upper bound at delta: the steps are (this, delta)-differentially private. 0 before the first step."""
+        """The upper bound at delta: the steps are (this, delta)-differentially private. 0 before the first step.
+
+        A bare number cannot say under which condition it holds; where nobody declared one, a warning does, once.
+        """
         taken = self._record.steps if self._record is not None else 0
+        if self._record is not None and taken and not self._record.declared and not self._warned:
+            self._warned = True
+            warnings.warn(f"The epsilon holds under a condition: {UNDECLARED}", CalipersWarning, stacklevel=3)
         return self.bracket(delta, **kwargs).upper if self.history or taken else 0.0
 
     def state_dict(self, destination: Any = None) -> Any:

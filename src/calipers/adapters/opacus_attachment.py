@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from calipers.adapters.loader_settings import loader_behind
@@ -13,10 +12,14 @@ from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.opacus_sharded import SHIFTED, shifted
 from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_before import UNCHECKED_LOSS, steps_elsewhere, steps_told, updates_counted
+from calipers.adapters.watched_facts import SEEN_AT, law_words, noise_words, release_words
+from calipers.adapters.watched_filter import NO_ATTACK, PaidSteps
+from calipers.adapters.watched_license import UNPAID, Terms
+from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, told_runs
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_release import Release
 from calipers.adapters.watched_run import Description, NeighborReading, describe
 from calipers.adapters.watched_steps import Steps
+from calipers.adaptive import PrivacyFilter
 from calipers.auditing.pairs import Pairs, ThreeNumbers, audit_pairs
 from calipers.bracket import Bracket, Evidence, Kind, Side
 from calipers.curves.tradeoff import TradeoffCurve
@@ -29,17 +32,7 @@ from calipers.measure.measurement import Claim
 from calipers.numerics.types import IntArray
 from calipers.run import ADJACENCIES, Run
 
-FIXED = (
-    "Noise multipliers, sample rates, clipping norms, divisors and the number of steps were fixed in advance, or "
-    "follow from public numbers alone: none was chosen by what the training showed."
-)
-STOPPED = (
-    "Where training may stop early (early stopping, a break, a crash that is resumed or not), the number belongs to "
-    "the longest run that was possible; ask for that one."
-)
-_MANY_LEVELS = 32
-"""Distinct phases measured one by one, 0.1 s each; more are put together, by their least and their largest noise."""
-
+OTHER_READING = "The privacy filter is for the neighbors that attach was given, and for no others."
 TWINS = (
     "Two processes drew batches from the same random numbers: whether a record is in a batch shows in a record of the "
     "other process, and hides nothing. Seed every process by itself: torch.manual_seed(seed + rank)."
@@ -79,7 +72,11 @@ class Attachment:
         self._gathered: Seen | None = None
         self._loaders: list[Any] = []
         self._measured: tuple[object, Measurement] | None = None
-        Steps(optimizer, self._seen)
+        self._steps = Steps(optimizer, self._seen)
+        self._paying: PaidSteps | None = None
+        self._paid = 0
+        self.planned_steps: int | None = None
+        """The largest number of steps there can be, which a training that may stop earlier is reported with."""
 
     def watch(self, data_loader: Any, source: LoaderLaw, observed: bool = False) -> None:
         """Listen to one more loader of the same records."""
@@ -107,9 +104,53 @@ class Attachment:
         return self._seen.steps + sum(run.total_steps for run in self._earlier)
 
     @property
+    def privacy_filter(self) -> PrivacyFilter | None:
+        """The filter that every step is paid from, if there is one."""
+        return None if self._paying is None else self._paying.source
+
+    def pay_from(self, source: PrivacyFilter) -> None:
+        """Pay for every step from a filter, before its noise is added; a step that does not fit raises.
+
+        Raises:
+            InputError: steps were taken that it did not pay for, or the present settings are not on its menu.
+            UnsupportedError: its steps are not the optimizer's, or batches are not drawn afresh for each.
+        """
+        if self._earlier or len(self._seen.draws.sources) > 1:
+            raise UnsupportedError("A privacy filter pays for all steps of one loader; leave earlier=... out.")
+        paying = PaidSteps(source, self._seen.draws.sources[0], self.reading, self._optimizer)
+        paying.resumed(self._seen.steps, self._paid if self._paying is None else self._paying.count)
+        self._paying, self._steps.pay = paying, paying.pay
+
+    def fits(self, further: int = 1) -> bool:
+        """Whether the filter has room for so many more steps, as the optimizer is set now."""
+        return self._paying is None or self._paying.allows(further)
+
+    @property
+    def next_step(self) -> str:
+        """The step of the filter's menu that the optimizer would take now."""
+        if self._paying is None:
+            raise InputError("This record pays from no filter: attach(..., privacy_filter=...).")
+        return self._paying.source.name_of(self._paying.next())
+
+    @property
+    def _licensing(self) -> Terms:
+        return Terms(self.planned_steps, self._paying is not None)
+
+    @property
+    def declared(self) -> bool:
+        """Whether somebody said what licenses the numbers: a largest number of steps, or a filter."""
+        return self.planned_steps is not None or self._paying is not None
+
+    @property
+    def licensed_by(self) -> str:
+        """The condition under which the numbers of this record hold."""
+        return self._licensing.licensed_by
+
+    @property
     def conditions(self) -> tuple[str, ...]:
         """What every answer rests on and nobody could watch, a sentence each."""
-        return (FIXED, STOPPED, *(() if self.loss else (UNCHECKED_LOSS,)))
+        said = self._licensing.conditions(self._now(), self.steps)
+        return (*said, *(() if self.loss else (UNCHECKED_LOSS,)))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -122,7 +163,7 @@ class Attachment:
         repeats = (len(used) for group in groups for used in group.uses)
         return {
             "library": installed_opacus(),
-            "loaders": [_law(source) for source in draws.sources],
+            "loaders": [law_words(source) for source in draws.sources],
             "records": seen.records,
             "rows of one record": max(source.copies for source in draws.sources),
             "steps": self.steps,
@@ -132,12 +173,12 @@ class Attachment:
             "most steps on one batch": max(repeats, default=min(1, seen.steps)),
             "passes begun": draws.begun,
             "passes finished": draws.finished,
-            "releases": [f"{count} steps: {_terms(release)}" for release, count in seen.releases.items()],
+            "releases": [f"{count} steps: {release_words(release)}" for release, count in seen.releases.items()],
             "noise multipliers realized": sorted(seen.noises),
             "clipping norms realized": sorted(seen.norms),
             "parameters": seen.dimension,
             "loss": self.loss or "not given to attach",
-            "noise source": _noise_source(self._optimizer),
+            "noise source": noise_words(self._optimizer),
             "most participations of a record": seen.participation.busiest(),
             "steps told to the accountant": steps_told(self._accountant),
             "updates counted by the inner optimizer": updates_counted(self._optimizer),
@@ -171,14 +212,16 @@ class Attachment:
         return self._measured[1]
 
     def _measurement(self, found: Description, tolerance: float) -> Measurement:
-        claimed = _history(self._accountant)
-        claim = measure(claimed[:_MANY_LEVELS], tolerance=tolerance).claim if claimed else None
+        claimed = told_runs(self._accountant)
+        claim = measure(claimed[:MANY_LEVELS], tolerance=tolerance).claim if claimed else None
         try:
-            measured = _measured(found.runs, tolerance) if found.runs else None
+            measured = measured_phases(found.runs, tolerance) if found.runs else None
         except CalipersError as error:
             found, measured = dataclasses.replace(found, reasons=(*found.reasons, str(error))), None
         why = " ".join(found.reasons)
-        if measured is None:
+        if self._paying is not None and measured is not None and found.attained:
+            return self._filtered(self._paying, claim or measured.claim, tolerance)
+        if measured is None or self._paying is not None:
             nothing = unproven(why)
             reasons = (*found.reasons, *self.conditions)
             return Measurement((), nothing, claim or Claim(nothing.above, tolerance), tolerance, reasons)
@@ -189,9 +232,20 @@ class Attachment:
         claim = claim or measured.claim
         return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions)
 
-    def epsilon(self, delta: float, **reading: Any) -> Bracket:
-        """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven."""
-        return self.measure(**reading).epsilon(delta)
+    def _filtered(self, paying: PaidSteps, claim: Claim, tolerance: float) -> Measurement:
+        """The filter's number, which holds whatever was chosen."""
+        evaluation = Evaluation(paying.above(), unproven(NO_ATTACK).below)
+        return Measurement((), evaluation, claim, tolerance, self.conditions, stated=paying.stated)
+
+    def epsilon(self, delta: float, *, tolerance: float = 1e-3, **reading: Any) -> Bracket:
+        """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven.
+
+        It holds under `licensed_by`, which the evidence of its upper end repeats.
+        """
+        found = self.measure(tolerance=tolerance, **reading).epsilon(delta)
+        proof = found.upper_evidence
+        said = f"{proof.statement} Holds under this condition: {self.licensed_by}."
+        return dataclasses.replace(found, upper_evidence=dataclasses.replace(proof, statement=said))
 
     def audit(
         self, pairs: Pairs, seen: Any = None, *, delta: float, confidence: float = 0.95, tolerance: float = 1e-2
@@ -214,11 +268,15 @@ class Attachment:
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen, for a checkpoint beside the model's: plain numbers and strings. Holds no record."""
-        return self._seen.state_dict()
+        paid = {} if self._paying is None else {"paid": self._paying.count}
+        return self._seen.state_dict() | paid
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the record of a checkpoint, after the engine's own was loaded and before the next step."""
         self._seen.load_state_dict(state)
+        self._paid = int(state.get("paid", 0))
+        if self._paying is not None:
+            self._paying.resumed(self._seen.steps, self._paid)
 
     def gather(self) -> Attachment:
         """Put the records of all processes together; call it on every one of them, like a barrier.
@@ -253,7 +311,16 @@ class Attachment:
             return Description(
                 (), False, ("Every process saw its own draws alone; call record.gather() on each of them.",)
             )
-        found = describe(seen, chosen)
+        if self._paid and self._paying is None:
+            return Description((), False, (*seen.reasons, UNPAID))
+        if self._paying is not None and reading and chosen != self.reading:
+            return Description((), False, (*seen.reasons, OTHER_READING))
+        found = self._with_earlier(describe(seen, chosen))
+        ahead = Ahead(seen, self._optimizer, chosen, self._earlier)
+        return self._licensing.longest(found, ahead, self.steps)
+
+    def _with_earlier(self, found: Description) -> Description:
+        """With the steps before, which somebody described."""
         if not self._earlier or not found.runs:
             return found
         return dataclasses.replace(
@@ -262,42 +329,6 @@ class Attachment:
             note=f"{found.note} The first {sum(run.total_steps for run in self._earlier)} steps were not watched; they "
             "are taken as they were described.".strip(),
         )
-
-
-SEEN_AT = {
-    "which records a step used, and at what sample rate": "every draw of the watched loaders' batch samplers",
-    "which batch was used, repeated or passed over": "rows behind the gradients of every step, against the deliveries",
-    "rows of one record": "Subset and ConcatDataset of the dataset, when attached and when each pass begins",
-    "clipping norm": "clip_and_accumulate of every step (ghost clipping: get_clipping_coef of every backward pass)",
-    "noise multiplier": "add_noise of every step",
-    "reduction and divisor": "scale_grad of every step",
-    "noise is new": "the state of its generator at every step and every pass",
-    "who moved the parameters": "step of the inner optimizer, and the parameters between two steps",
-    "steps that nobody watched": "the accountant's history, the inner optimizer's counter, other private optimizers",
-}
-
-
-def _law(source: LoaderLaw) -> str:
-    """A loader's law in a few words."""
-    rate = "" if source.sample_rate is None else f", rate {source.sample_rate!r}"
-    batch = "" if source.kind != "dealt" else f", batches of {source.batch_size}"
-    return f"{source.kind}: {source.name}{rate}{batch}"
-
-
-def _terms(release: Release) -> str:
-    """What acted in a release, in a few words."""
-    if release.reduction == "sum":
-        return f"noise {release.noise!r}, sum"
-    divisor = f"{release.divisor:g}" if release.divisor else "its own number of rows"
-    return f"noise {release.noise!r}, mean, divided by {divisor}"
-
-
-def _noise_source(optimizer: Any) -> str:
-    """Where the noise of the steps comes from, as far as Opacus says."""
-    if getattr(optimizer, "secure_mode", False):
-        return "Opacus's secure mode: sums of noise from a cryptographic generator"
-    own = "a generator that the script chose" if optimizer.generator is not None else "PyTorch's default generator"
-    return f"{own}, not a cryptographic one; floating-point Gaussian noise"
 
 
 def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
@@ -319,15 +350,6 @@ def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
     return whole
 
 
-def _history(accountant: Any) -> list[Run]:
-    """What the accountant was told, as it reads it: Poisson sampling of the undivided sum."""
-    return [
-        Run(noise_multiplier=float(noise), sample_rate=float(rate), steps=int(steps))
-        for noise, rate, steps in accountant.history
-        if noise > 0 and 0 < rate <= 1
-    ]
-
-
 def unexplained(told: int, described: int, who: str = "The accountant's history counts") -> str:
     """Why a history cannot be taken over, and what to do."""
     return (
@@ -336,39 +358,6 @@ def unexplained(told: int, described: int, who: str = "The accountant's history 
         "attach(..., state=saved), where saved is what record.state_dict() gave; or describe them yourself, "
         "attach(..., earlier=[Run(...)])."
     )
-
-
-def _measured(runs: tuple[Run, ...], tolerance: float) -> Measurement:
-    """The measurement of some phases; of very many, those of equal settings and nearly equal noise are one phase.
-
-    Adding noise is post-processing: the least noise of such phases bounds them from above, the largest from below.
-    """
-    if len(runs) <= _MANY_LEVELS:
-        return measure(runs, tolerance=tolerance)
-    above = measure(_together(runs, min), tolerance=tolerance)
-    below = measure(_together(runs, max), tolerance=tolerance)
-    evaluation = Evaluation(above.evaluation.above, below.evaluation.below)
-    note = (
-        f"{len(runs)} phases were measured as {_MANY_LEVELS} or fewer, the upper bound with the least and the lower "
-        "bound with the largest noise of those put together."
-    )
-    return dataclasses.replace(above, evaluation=evaluation, conditions=(*above.conditions, note))
-
-
-def _together(runs: tuple[Run, ...], noise: Callable[[Iterable[float]], float]) -> tuple[Run, ...]:
-    """Phases that differ in nothing but a little noise, as one with the least or the largest of it."""
-    kinds: dict[Run, list[Run]] = {}
-    for run in runs:
-        kinds.setdefault(run.replace(noise_multiplier=1.0, steps=1), []).append(run)
-    found: list[Run] = []
-    for members in kinds.values():
-        members.sort(key=lambda run: run.noise_multiplier)
-        share = max(1, math.ceil(len(members) * (len(kinds) + 1) / _MANY_LEVELS))
-        for start in range(0, len(members), share):
-            part = members[start : start + share]
-            steps = sum(run.total_steps for run in part)
-            found.append(part[0].replace(steps=steps, noise_multiplier=noise(run.noise_multiplier for run in part)))
-    return tuple(found)
 
 
 _SOURCE = "true of every mechanism"

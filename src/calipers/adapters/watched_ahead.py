@@ -59,6 +59,13 @@ class Ahead:
         whole = bool(passes) and passes[-1].used() >= self.source.batches
         return len(passes) + 1 if new_pass or whole or not passes else len(passes)
 
+    def position_of(self, steps: int) -> int:
+        """Where the last of so many steps in all falls, in whole passes, and never before where the run has come to."""
+        if self.source.by_coins:
+            return max(steps, self.seen.steps)
+        passes = sum(bool(group.delivered) for group in self.seen.draws.groups.values())
+        return max(-(-steps // self.source.batches), passes)
+
     def runs(self, position: int) -> tuple[Run, ...]:
         """Runs that bound everything up to this position from above; refuses where nothing does."""
         if self.seen.reasons:

@@ -28,7 +28,7 @@ from calipers.adapters.watched_queue import Draw
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import Release
 from calipers.adapters.watched_tensors import Fingerprint
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import CalipersError, InputError, UnsupportedError
 
 READ_OPTIMIZERS = (
     "DPOptimizer",
@@ -120,6 +120,8 @@ class Steps:
         self._divisor = float(optimizer.expected_batch_size or 0)
         self._terms: tuple[str, float] = ("", 0.0)
         self._shards: Shards | None = None
+        self.pay: Callable[[Release, list[tuple[Draw, int]]], None] = lambda release, used: None
+        """Called before the noise is added; what it raises refuses the step."""
         if hasattr(optimizer, "accumulate"):
             module = _clipping_module(optimizer)
             if type(optimizer).__name__ == SHARDED:
@@ -168,10 +170,8 @@ class Steps:
 
     def _release(self) -> None:
         """Noise is about to be added: everything clipped since the last time goes into this release."""
-        self._noisy, self._scaled = True, False
         pieces, norms = self._pieces, self._norms
         self._pieces, self._norms = [], set()
-        self._look_at_generator()
         if self._optimizer.original_optimizer is not self._inner:
             self._complain(SWAPPED, True)
         if self._alone and self._parameters.changed():
@@ -192,7 +192,15 @@ class Steps:
             self._complain(NO_NOISE, True)
         dimension = sum(parameter.numel() for parameter in self._optimizer.params)
         used = self._multiplicities(pieces)
-        self._seen.release(used, self._written(noise, sum(rows for _, rows in pieces)), norm, dimension)
+        release = self._written(noise, sum(rows for _, rows in pieces))
+        try:
+            self.pay(release, used)
+        except CalipersError:
+            self._optimizer.zero_grad()  # what was clipped for the refused step must not enter the next one
+            raise
+        self._noisy, self._scaled = True, False
+        self._look_at_generator()
+        self._seen.release(used, release, norm, dimension)
 
     def _written(self, noise: float, rows: int) -> Release:
         """What acts in this release."""

@@ -40,6 +40,7 @@ class _Spending:
 
     def __init__(self, menu: Mapping[str, Step] | Sequence[Step], path: str | os.PathLike[str] | None) -> None:
         self.menu = checked_menu(menu)
+        self._covered: dict[Run, str] = {}
         self._state: FileState | MemoryState = MemoryState() if path is None else FileState(path)
 
     def _described(self) -> dict[str, object]:
@@ -49,7 +50,7 @@ class _Spending:
         return {"menu": steps}
 
     def name_of(self, step: str | Step) -> str:
-        """The name of a step of the menu; a run is covered by the step that differs in having no more noise.
+        """The name of a step of the menu; a run is covered by one with the same pairs and no more noise.
 
         Raises:
             InputError: no step of the menu covers it.
@@ -62,19 +63,20 @@ class _Spending:
             if known == step:
                 return name
         if isinstance(step, Run):
-            covering = [
-                (known.noise_multiplier, name)
-                for name, known in self.menu.items()
-                if isinstance(known, Run)
-                and known.noise_multiplier <= step.noise_multiplier
-                and known.replace(noise_multiplier=step.noise_multiplier) == step
-            ]
-            if covering:
-                return max(covering)[1]
-        raise InputError(
-            "The step is not on the menu, and no step of the menu covers it (one that differs in having no more noise "
-            "does). The menu is fixed before the run."
-        )
+            if step not in self._covered:
+                covering = [
+                    (known.noise_multiplier, name)
+                    for name, known in self.menu.items()
+                    if isinstance(known, Run) and _covers(known, step)
+                ]
+                self._covered |= {step: max(covering)[1]} if covering else {}
+            if step in self._covered:
+                return self._covered[step]
+            raise InputError(
+                f"The step ({described_step(step)}, neighbors by {step.adjacency}) is not on the menu, and no step of "
+                "the menu covers it (one that differs in having no more noise does). The menu is fixed before the run."
+            )
+        raise InputError("The step is not on the menu, which is fixed before the run.")
 
     @property
     def spent(self) -> Counts:
@@ -84,6 +86,15 @@ class _Spending:
 
     def _row(self, counts: Counts) -> tuple[int, ...]:
         return tuple(counts.get(name, 0) for name in self.menu)
+
+
+def _covers(known: Run, step: Run) -> bool:
+    """Whether a step of the menu dominates another after every past: same neighbors, same pairs, no more noise."""
+    same = (known.adjacency, known.unit, known.view) == (step.adjacency, step.unit, step.view)
+    if not same or known.noise_multiplier > step.noise_multiplier:
+        return False
+    alike = step.replace(noise_multiplier=known.noise_multiplier)
+    return alike == known or step_pairs("menu", known).dominating == step_pairs("taken", alike).dominating
 
 
 class PrivacyFilter(_Spending):

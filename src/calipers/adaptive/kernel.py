@@ -111,8 +111,14 @@ def _convolved(a: FloatArray, b: FloatArray, sign: float) -> FloatArray:
 
 def _compose_upper(a: UpperKernel, b: UpperKernel, least: float) -> UpperKernel:
     """Both steps, one after the other; tails of P-mass at most `least` are moved in the safe direction."""
-    masses = _convolved(a.masses, b.masses, 1.0)
     p_inf = (a.p_inf + b.p_inf) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+    whole = UpperKernel(a.low + b.low, _convolved(a.masses, b.masses, 1.0), min(1.0, p_inf), a.shift + b.shift)
+    return trimmed(whole, least)
+
+
+def trimmed(kernel: UpperKernel, least: float) -> UpperKernel:
+    """Tails of P-mass at most `least` moved to L = infinity and to the lowest point that is kept: it dominates."""
+    masses, p_inf = kernel.masses, kernel.p_inf
     above = np.cumsum(masses[::-1])[::-1]
     below = np.cumsum(masses)
     last, first = int(np.sum(above > least)), int(np.sum(below <= least))
@@ -121,7 +127,7 @@ def _compose_upper(a: UpperKernel, b: UpperKernel, least: float) -> UpperKernel:
     kept = masses[first:last].copy()
     if first > 0:
         kept[0] += float(below[first - 1]) * (1.0 + 1e-12)
-    return UpperKernel(a.low + b.low + first, kept, min(1.0, p_inf), a.shift + b.shift)
+    return UpperKernel(kernel.low + first, kept, min(1.0, p_inf), kernel.shift)
 
 
 def _compose_lower(a: LowerKernel, b: LowerKernel, least: float) -> LowerKernel:

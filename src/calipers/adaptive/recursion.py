@@ -78,6 +78,7 @@ class _Circle:
         # log k of the points below the window, relative to its first, and of those above it.
         self.left = lattice.step * np.arange(-self.below, 0)
         self.right = lattice.step * (lattice.last + np.arange(1, self.above + 1))
+        self._buffer = np.zeros(self.length)
 
     def kernel(self, low: int, masses: FloatArray) -> np.ndarray:
         """The transform of a kernel; its position i counts steps of the lattice."""
@@ -86,8 +87,8 @@ class _Circle:
         return np.asarray(scipy.fft.rfft(around))
 
     def spread(self, values: FloatArray, left: FloatArray, right: FloatArray | float = 0.0) -> FloatArray:
-        """Values on the window with those left and right of it."""
-        found, end = np.zeros(self.length), self.below + self.lattice.size
+        """Values on the window with those left and right of it; the array is the same one at the next call."""
+        found, end = self._buffer, self.below + self.lattice.size
         found[: self.below] = left
         found[self.below : end] = values
         found[end : end + self.above] = right
@@ -100,16 +101,15 @@ class _Circle:
 
 @dataclass(frozen=True)
 class _Past:
-    """One level: the transform, its 2-norm, a bound on the error at every point, R_c, and what is right of the window.
+    """One level: its 2-norm, a bound on the error at every point, R_c, and what is right of the window.
 
-    There W_c - W_0 is at most right[0] e^{-theta x} + right[1].
+    There W_c - W_0 is at most `right` times e^{-theta x} where theta > 0, and `right` where it is 0.
     """
 
-    spectrum: np.ndarray
     norm: float
     error: float
     renyi: float
-    right: tuple[float, float]
+    right: float
 
 
 class UpperLevels:
@@ -132,6 +132,8 @@ class UpperLevels:
             gains.append(_gain(kernel, lattice))
             beyond.append(_beyond(kernel, lattice))
         self._spectra, self._gains, self._beyond = np.array(spectra), np.array(gains), np.array(beyond)
+        # The transforms of the last levels, each in the row of its level modulo their number.
+        self._past_spectra = np.zeros((max(self.costs), self._spectra.shape[1]), dtype=self._spectra.dtype)
         self._renyi = 1.0
         self._left = np.exp((1.0 + theta) * self._circle.left)
         self.values = np.zeros(lattice.size)
@@ -139,18 +141,25 @@ class UpperLevels:
         self._past: deque[_Past] = deque(maxlen=max(self.costs))
         self._shift = max(kernel.shift for kernel in kernels)
 
+    @property
+    def length(self) -> int:
+        """Points of the transform that one step of the menu takes at one level."""
+        return self._circle.length
+
     def advance(self) -> None:
         """The next level."""
-        self._past.append(self._stored())
+        self._store()
         self.level += 1
         fitting = [m for m, cost in enumerate(self.costs) if cost <= self.level]
         if not fitting:
             return
         past = [self._past[-self.costs[m]] for m in fitting]
-        spectra = np.array([level.spectrum for level in past])
-        found = self._circle.inside(self._spectra[fitting] * spectra) + self._gains[fitting]
-        found += np.einsum("ms,msx->mx", np.array([level.right for level in past]), self._beyond[fitting])
-        self.values = np.maximum(found.max(axis=0), 0.0)
+        rows = [(self.level - self.costs[m]) % len(self._past_spectra) for m in fitting]
+        every = fitting if len(fitting) < len(self.costs) else slice(None)
+        found = self._circle.inside(self._spectra[every] * self._past_spectra[rows])
+        found += np.array([[level.right] for level in past]) * self._beyond[every]
+        found += self._gains[every]
+        self.values = found.max(axis=0, initial=0.0)
         rounding = 4.0 * UNIT_ROUNDOFF * float(self.values.max())
         self.error = rounding + max(
             self._mass[m] * (level.error + self._circle.relative_error * level.norm)
@@ -158,12 +167,12 @@ class UpperLevels:
         )
         self._renyi = max(self._mass[m] * level.renyi for m, level in zip(fitting, past, strict=True))
 
-    def _stored(self) -> _Past:
+    def _store(self) -> None:
         values = self.values
         whole = self._circle.spread(values, values[0] * self._left)
-        tilted = self.lattice.tilt > 0.0
-        right = (self._renyi, 0.0) if tilted else (0.0, float(values[-1]))
-        return _Past(np.asarray(scipy.fft.rfft(whole)), two_norm(whole), self.error, self._renyi, right)
+        self._past_spectra[self.level % len(self._past_spectra)] = scipy.fft.rfft(whole)
+        right = self._renyi if self.lattice.tilt > 0.0 else float(values[-1])
+        self._past.append(_Past(two_norm(whole), self.error, self._renyi, right))
 
     @property
     def _most_steps(self) -> int:
@@ -174,11 +183,18 @@ class UpperLevels:
         """n s: by how much log ratios of all steps together may be larger than the lattice says."""
         return self._shift * self._most_steps * (1.0 + 1e-12)
 
-    def excess(self, chosen: slice = slice(None)) -> FloatArray:
+    def excess(self) -> FloatArray:
         """At least W_c - W_0 at the lattice points, shift left aside."""
-        x = self.lattice.x[chosen]
-        found = (self.values[chosen] + self.error) * np.exp(-self.lattice.tilt * x) * (1.0 + 1e-14 * (1.0 + np.abs(x)))
+        x = self.lattice.x
+        found = (self.values + self.error) * np.exp(-self.lattice.tilt * x) * (1.0 + 1e-14 * (1.0 + np.abs(x)))
         return np.asarray(found + 1.001 * self._most_steps * self._aside)
+
+    def _bound(self, place: int) -> float:
+        """At least W_c at one lattice point, shift left aside."""
+        x = self.lattice.step * (self.lattice.first + place)
+        excess = (float(self.values[place]) + self.error) * math.exp(-self.lattice.tilt * x)
+        excess = excess * (1.0 + 1e-14 * (1.0 + abs(x))) + 1.001 * self._most_steps * self._aside
+        return excess + max(-math.expm1(x), 0.0)
 
     def delta(self, epsilon: float) -> float:
         """At least W_c(e^epsilon), by the chord of its lattice neighbors (W is convex in k); 1 outside the window."""
@@ -187,28 +203,26 @@ class UpperLevels:
         if epsilon < 0.0 or below < 0:
             return 1.0
         below = min(below, self.lattice.size - 1)
-        x = self.lattice.step * (self.lattice.first + np.array([below, min(below + 1, self.lattice.size - 1)]))
-        excess = self.excess(slice(below, below + 2))
-        bound = excess + np.maximum(-np.expm1(x[: len(excess)]), 0.0)
-        if len(bound) == 1:
-            found = float(bound[0])
-        else:
-            share = math.expm1(max(epsilon - self.shift - float(x[0]), 0.0)) / math.expm1(self.lattice.step)
+        found = self._bound(below)
+        if below + 1 < self.lattice.size:
+            left, right = found, self._bound(below + 1)
+            x = self.lattice.step * (self.lattice.first + below)
+            share = math.expm1(max(epsilon - self.shift - x, 0.0)) / math.expm1(self.lattice.step)
             share = min(max(share * (1.0 - 1e-9), 0.0), 1.0)  # W falls: a smaller share of the right end is safe
-            found = float(bound[0]) * (1.0 - share) + float(bound[1]) * share if bound[1] < bound[0] else max(bound)
+            found = left * (1.0 - share) + right * share if right < left else max(left, right)
         return min(1.0, found * math.exp(self.shift) * (1.0 + 1e-12))
 
 
 def _beyond(kernel: UpperKernel, lattice: Lattice) -> FloatArray:
-    """At the points x of the lattice what e^{-theta x} and 1, right of its last point x_n, add to U(x) by one step.
+    """At the points x of the lattice what e^{-theta x}, right of its last point x_n, adds to U(x) by one step.
 
-    These are the sums of p_i e^{theta i h} and of p_i e^{theta x} over i h < x - x_n.
+    That is the sum of p_i e^{theta i h} over i h < x - x_n; with theta = 0 the sum of p_i.
     """
     ratio = lattice.step * np.arange(kernel.low, kernel.high + 1)
     rounding = 1.0 + 2.0 * UNIT_ROUNDOFF * len(ratio) + 1e-13
-    sums = [np.concatenate(([0.0], np.cumsum(kernel.masses * np.exp(t * ratio)))) for t in (lattice.tilt, 0.0)]
+    sums = np.concatenate(([0.0], np.cumsum(kernel.masses * np.exp(lattice.tilt * ratio))))
     places = np.clip(np.arange(lattice.first, lattice.last + 1) - lattice.last - kernel.low, 0, len(ratio))
-    return np.array([sums[0][places], sums[1][places] * np.exp(lattice.tilt * lattice.x)]) * rounding
+    return np.asarray(sums[places] * rounding)
 
 
 def _gain(kernel: UpperKernel, lattice: Lattice) -> FloatArray:
@@ -305,7 +319,7 @@ class PolicyLevels:
     def _stored(self) -> _PolicyPast:
         right = self._certain * (1.0 - 1e-12) * self._right
         whole = [
-            self._circle.spread(self.rates[0], self._left[0], right),
+            self._circle.spread(self.rates[0], self._left[0], right).copy(),
             self._circle.spread(self.rates[1], self._left[1]),
         ]
         norms = two_norm(whole[0]), two_norm(whole[1])

@@ -10,7 +10,7 @@ The rule, its costs and its budget are public and fixed before the first step.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +18,14 @@ import numpy as np
 from calipers.adaptive.costs import equal_shares, steps_alone
 from calipers.adaptive.solver import Menu
 from calipers.adaptive.steps import StepPairs
+from calipers.citations import implements
 from calipers.curves.renyi import epsilon_from_rdp
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.laws.composed.renyi import renyi_above
 from calipers.numerics.normal import gaussian_epsilon_bounds
 
+Progress = Callable[[int, int], object]
+"""Told the level that is done, and about how many there will be."""
 RULES = ("menu", "gaussian", "renyi")
 SAID = {
     "menu": "menu filter: whole costs, and the recursion over all policies that stay within the budget",
@@ -30,6 +33,8 @@ SAID = {
     "renyi": "Renyi filter: the sum of Renyi divergences of one order fixed in advance",
 }
 _ORDERS = 1.0 + np.geomspace(0.2, 200.0, 40)
+_TAILS = 1e-4
+"""What trimming the tails of steps may add to delta, as a share of it: epsilon moves in the sixth digit."""
 _ROOM = 1.0 - 1e-12
 """What sums of costs that are no whole numbers may lose to rounding is taken off their budget."""
 
@@ -90,8 +95,11 @@ class Rule:
 def choose_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, kind: str | None = None) -> Rule:
     """The filter whose smallest share of fixed-length steps is largest, or the one that is named.
 
+    Where the recursion of the menu filter would take too long, it is the Renyi filter if that allows every step.
+
     Raises:
         InputError: a kind that there is not, or that does not fit the menu.
+        UnsupportedError: the filter that is named cannot be computed for this menu.
         CertificationError: not one step fits the target.
     """
     if kind is not None and kind not in RULES:
@@ -102,11 +110,13 @@ def choose_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, kind
         raise InputError("rule='gaussian' is for Gaussian releases without sampling; this menu has others. Use 'menu'.")
     if gaussian and kind in (None, "gaussian"):
         return _usable(_gaussian(pairs, epsilon, delta, alone), epsilon, delta)
-    found = []
+    found = _renyi(pairs, epsilon, delta, alone) if kind in (None, "renyi") else []
     if kind in (None, "menu"):
-        found.append(menu_rule(pairs, epsilon, delta, alone))
-    if kind in (None, "renyi"):
-        found += _renyi(pairs, epsilon, delta, alone)
+        try:
+            found.append(menu_rule(pairs, epsilon, delta, alone))
+        except UnsupportedError:
+            if not found or not min(found[0].shares):
+                raise
     if not found:
         raise UnsupportedError("rule='renyi': some step of the menu has no finite Renyi divergence. Use rule='menu'.")
     return _usable(max(found, key=lambda rule: (min(rule.shares), rule.kind == "menu")), epsilon, delta)
@@ -121,45 +131,89 @@ def _usable(rule: Rule, epsilon: float, delta: float) -> Rule:
     return rule
 
 
-def calibrated_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, costs: tuple[int, ...] = ()) -> Rule:
+def calibrated_rule(
+    pairs: tuple[StepPairs, ...],
+    epsilon: float,
+    delta: float,
+    costs: tuple[int, ...] = (),
+    progress: Progress = lambda done, most: None,
+) -> Rule:
     """The menu filter for (epsilon, delta), with these costs or with equal shares.
 
     Raises:
         CertificationError: not one step fits the target.
+        UnsupportedError: the recursion would take too long.
     """
     alone = tuple(steps_alone(pair, epsilon, delta) for pair in pairs)
-    return _usable(menu_rule(pairs, epsilon, delta, alone, costs), epsilon, delta)
+    return _usable(menu_rule(pairs, epsilon, delta, alone, costs, progress), epsilon, delta)
 
 
 def menu_rule(
-    pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...], costs: tuple[int, ...] = ()
+    pairs: tuple[StepPairs, ...],
+    epsilon: float,
+    delta: float,
+    alone: tuple[int, ...],
+    costs: tuple[int, ...] = (),
+    progress: Progress = lambda done, most: None,
 ) -> Rule:
     """The largest budget for which the certified recursion is within (epsilon, delta), by default at equal shares."""
     costs = costs or equal_shares(alone)
-    return Rule("menu", costs, budgets(pairs, costs, [(epsilon, delta)], alone)[0], alone)
+    return Rule("menu", costs, budgets(pairs, costs, [(epsilon, delta)], alone, progress)[0], alone)
 
 
 def budgets(
-    pairs: tuple[StepPairs, ...], costs: tuple[int, ...], targets: list[tuple[float, float]], alone: tuple[int, ...]
+    pairs: tuple[StepPairs, ...],
+    costs: tuple[int, ...],
+    targets: list[tuple[float, float]],
+    alone: tuple[int, ...],
+    progress: Progress = lambda done, most: None,
 ) -> list[int]:
-    """For each (epsilon, delta) the largest budget whose upper bound meets it, all from one recursion."""
+    """For each (epsilon, delta) the largest budget whose upper bound meets it.
+
+    The second direction is only solved for targets that Renyi divergences do not prove for it at the budget found.
+
+    Raises:
+        UnsupportedError: the recursion would take too long.
+    """
     menu = Menu(pairs, costs)
     most = max(1, *(number * cost for number, cost in zip(alone, costs, strict=True)))
-    smallest = min(delta for _, delta in targets)
-    found, open_targets, level = [0] * len(targets), set(range(len(targets))), 0
-    directions = []
+    found = [2 * most + max(costs)] * len(targets)
+    pending = set(range(len(targets)))
     for reverse in menu.directions:
-        reach = max(menu.reach(most, smallest, reverse), 1.2 * max(epsilon for epsilon, _ in targets))
-        tilt = menu.tilt(most, smallest, reverse)
-        directions.append(menu.upper_levels(menu.lattice(most, reach, tilt), reverse))
-    while open_targets and level <= 2 * most + max(costs):
-        level += 1
-        for levels in directions:
-            levels.advance()
+        solved = _met(menu, reverse, {place: targets[place] for place in pending}, most, max(found), progress)
+        found = [min(budget, solved.get(place, budget)) for place, budget in enumerate(found)]
+        pending = {
+            place
+            for place, (epsilon, delta) in enumerate(targets)
+            if found[place] and not menu.meets(found[place], epsilon, delta, not reverse)
+        }
+        if not pending:
+            break
+    return found
+
+
+def _met(
+    menu: Menu, reverse: bool, targets: Mapping[int, tuple[float, float]], most: int, highest: int, progress: Progress
+) -> dict[int, int]:
+    """For each target the largest budget, up to the highest, whose upper bound in one direction meets it."""
+    smallest = min(delta for _, delta in targets.values())
+    farthest = max(epsilon for epsilon, _ in targets.values())
+    tilt = menu.tilt(most, smallest, reverse)
+    reach = menu.reach(most, smallest, reverse)
+    if tilt == 0.0:  # beyond epsilon and what steps may take back nothing is read off
+        reach = min(reach, 1.2 * farthest + 3.0 * menu.deviation(most, reverse))
+    lattice = menu.lattice(most, max(reach, 1.2 * farthest), tilt)
+    # Tails of all steps together that are moved upward: a share of _TAILS of delta.
+    levels = menu.upper_levels(lattice, reverse, _TAILS * smallest * min(menu.costs) / most)
+    menu.check_work(levels, min(most, highest))
+    found, open_targets = dict.fromkeys(targets, 0), set(targets)
+    while open_targets and levels.level < highest:
+        levels.advance()
+        progress(levels.level, min(most, highest))
         for place in list(open_targets):
             epsilon, delta = targets[place]
-            if all(levels.delta(epsilon) <= delta for levels in directions):
-                found[place] = level
+            if levels.delta(epsilon) <= delta:
+                found[place] = levels.level
             else:
                 open_targets.remove(place)
     return found
@@ -176,6 +230,7 @@ def _gaussian(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone:
     return Rule("gaussian", tuple(shift * shift * (1.0 + 1e-14) for shift in shifts), low * low, alone)
 
 
+@implements("calipers:adaptive-renyi")
 def _renyi(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> list[Rule]:
     """The Renyi filter of the order that keeps the largest smallest share; none where divergences are not finite."""
     menu = Menu(pairs, (1,) * len(pairs))

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 import os
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from calipers.adaptive.bounds import AdaptiveAttack, AdaptiveProof, best_sum
-from calipers.adaptive.solver import Menu, Solver
+from calipers.adaptive.solver import PRECISION, Menu, Solver
 from calipers.adaptive.steps import Step, StepPairs, step_pairs
 from calipers.domains import Domain
 from calipers.errors import InputError
@@ -86,6 +87,21 @@ class AdaptiveStated(Stated):
     """What reports say about an adaptive run; its file can be read again."""
 
     file: str = ""
+    noun = "an adaptive run"
+    about_lower = "The lower bounds are those of one explicit policy that stays within the budget."
+    about_claim = (
+        "Here steps are chosen while training. The composition of those that were taken is no guarantee then, and the "
+        "claim shown is the upper bound itself."
+    )
+    remedy = (
+        "A smaller budget, or a menu with more noise, lowers the number; a narrower menu lets more steps be taken. "
+        "calipers calibrate finds costs and budget for a target."
+    )
+
+    def to_dict(self) -> dict[str, object]:
+        """The keys, and the menu with every key of its steps."""
+        keys = dict(self.keys) | {"adjacency": self.adjacency, "menu": tomllib.loads(self.file).get("step", [])}
+        return {self.table: keys}
 
     def to_toml(self) -> str:
         """The run file."""
@@ -146,11 +162,16 @@ class AdaptiveRun:
         solver = Solver(Menu(pairs, tuple(self.costs.values())), self.budget)
         reason = f"Every step of the menu is dominated by its pair after every past ({len(pairs)} kinds of steps)."
         scene = " ".join(dict.fromkeys(pair.scene for pair in pairs))
-        return Evaluation(AdaptiveProof(solver, reason), AdaptiveAttack(solver, scene))
+        closes = all(pair.closes for pair in pairs)
+        return Evaluation(AdaptiveProof(solver, reason), AdaptiveAttack(solver, scene), closes)
 
     def measured(self, tolerance: float = 1e-3) -> Measurement:
-        """The measurement of this run, as `calipers.measure` returns it: lower <= truth over all policies <= upper."""
-        found = self.evaluation()
+        """The measurement of this run, as `calipers.measure` returns it: lower <= truth over all policies <= upper.
+
+        Args:
+            tolerance: how far apart the bounds may be to be called closed; at least `PRECISION.closed`.
+        """
+        found, tolerance = self.evaluation(), max(tolerance, PRECISION.closed)
         return Measurement((), found, Claim(found.above, tolerance), tolerance, CONDITIONS, stated=self.stated)
 
     @property

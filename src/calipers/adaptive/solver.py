@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.adaptive.kernel import LowerKernel, UpperKernel, lower_block, lower_kernel, upper_block, upper_kernel
+from calipers.adaptive.kernel import (
+    LowerKernel,
+    UpperKernel,
+    lower_block,
+    lower_kernel,
+    trimmed,
+    upper_block,
+    upper_kernel,
+)
 from calipers.adaptive.recursion import Lattice, PolicyLevels, UpperLevels
 from calipers.adaptive.steps import StepPairs
 from calipers.errors import UnsupportedError
@@ -34,9 +42,13 @@ class Precision:
     coarsest: float = 3.0
     """Lattice points in one deviation of a step's privacy loss: h = deviation / 4 adds 1 % to the variance above and
     takes 0.5 % off below, so that epsilon is known to about 0.8 %; 8 points make that 0.2 %."""
+    closed: float = 1e-2
+    """Bounds are called closed to this: what the coarsest lattice leaves between proof and attack."""
     work: float = 2e7
     """Lattice points times levels times steps of the menu that one direction may take: about half a second for the
     upper bound and a second for the policy. As fine a lattice as this allows is used."""
+    most_work: float = 2e9
+    """Points of transforms that a calibration may take, about half a minute; one that would take more is refused."""
     most_points: int = 400_000
     """Beyond so many lattice points even the coarsest lattice is refused."""
     deep: float = 1e-7
@@ -109,13 +121,13 @@ class Menu:
         return tuple(found)
 
     @kept
-    def upper_kernels(self, step: float, reverse: bool) -> tuple[tuple[UpperKernel, int], ...]:
+    def upper_kernels(self, step: float, reverse: bool, least: float) -> tuple[tuple[UpperKernel, int], ...]:
         """The kernels of all steps with their costs; a step with several kinds of neighbors has several."""
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             for factors in own.dominating:
                 each = [(upper_kernel(self.upper_law(s, reverse), step), n) for s, n in factors]
-                found.append((upper_block(each, math.exp(PRECISION.log_tail)), cost))
+                found.append((trimmed(upper_block(each, math.exp(PRECISION.log_tail)), least), cost))
         return tuple(found)
 
     @kept
@@ -143,6 +155,39 @@ class Menu:
                 "or put several of such steps into one block."
             )
         return Lattice(step, math.floor(low / step), math.ceil(high / step), tilt)
+
+    def check_work(self, levels: UpperLevels, budget: int) -> None:
+        """Refuse what would take minutes, before it begins."""
+        work = float(levels.length) * budget * len(self.steps)
+        if work > PRECISION.most_work:
+            raise UnsupportedError(
+                f"The recursion over the remaining budget would take {budget} levels of {levels.length} points, "
+                f"{work / PRECISION.most_work:.0f} times as long as is tried: that many steps fit the target. Use a "
+                "larger sample rate with fewer steps, or PrivacyFilter(..., rule='renyi'), which allows less."
+            )
+
+    def deviation(self, budget: int, reverse: bool) -> float:
+        """The largest deviation of the total privacy loss within the budget, of one kind of step alone."""
+        losses = zip(self.losses(reverse), self.costs, strict=True)
+        return max(math.sqrt(budget / cost * loss.variance) for loss, cost in losses)
+
+    def meets(self, budget: int, epsilon: float, delta: float, reverse: bool) -> bool:
+        """Whether Renyi divergences prove (epsilon, delta) of all policies within the budget; False: they do not.
+
+        W(k) <= P(L > k) + P(L = inf) <= V k^-theta + P(L = inf) with V at most the largest product of E_P[L^theta].
+        """
+        steps, aside, shift, rounding = budget / min(self.costs), 0.0, 0.0, 0.0
+        for step in self.steps:
+            for factors in step.dominating:
+                laws = [(self.upper_law(source, reverse), count) for source, count in factors]
+                aside = max(aside, math.fsum(count * law.p_inf for law, count in laws))
+                shift = max(shift, math.fsum(count * law.shift_error for law, count in laws))
+                rounding = max(rounding, math.fsum(count * law.rounding for law, count in laws))
+        left = delta * (1.0 - 1e-6) - 1.001 * steps * aside
+        if left <= 0.0:
+            return False
+        theta, proven = self._renyi(budget, left, reverse)
+        return proven * (1.0 + 1e-6) + 1.001 * steps * (shift + rounding / theta) <= epsilon
 
     @kept
     def _renyi(self, budget: int, delta: float, reverse: bool) -> tuple[float, float]:
@@ -172,9 +217,9 @@ class Menu:
         farthest = max(self.reach(budget, depth, reverse), *(loss.far for loss in self.losses(reverse)))
         return min(self._renyi(budget, depth, reverse)[0], 250.0 / farthest)  # e^{theta x} stays in range
 
-    def upper_levels(self, lattice: Lattice, reverse: bool) -> UpperLevels:
-        """The upper recursion of one direction, at level 0."""
-        kernels, costs = zip(*self.upper_kernels(lattice.step, reverse), strict=True)
+    def upper_levels(self, lattice: Lattice, reverse: bool, least: float = 0.0) -> UpperLevels:
+        """The upper recursion of one direction, at level 0; tails of a step of at most `least` are moved upward."""
+        kernels, costs = zip(*self.upper_kernels(lattice.step, reverse, least), strict=True)
         return UpperLevels(kernels, costs, lattice)
 
 

@@ -52,6 +52,12 @@ class StepPairs:
     scene: str
 
     @property
+    def closes(self) -> bool:
+        """Whether one pair is both proven and attained."""
+        attained: object = (self.attained,)
+        return self.dominating == attained
+
+    @property
     def symmetric(self) -> bool:
         """Whether both directions of every pair are the same."""
         sources = [source for factors in (*self.dominating, self.attained) for source, _ in factors]

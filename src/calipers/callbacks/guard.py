@@ -26,7 +26,7 @@ from typing import Any
 from calipers.adaptive import PrivacyFilter
 from calipers.adaptive.filter import LICENSE
 from calipers.bracket import Bracket
-from calipers.callbacks.payments import Payments
+from calipers.callbacks.payments import Payments, RecordPayments, payments
 from calipers.callbacks.progress import Progress, contradiction, declared
 from calipers.domains import COUNT
 from calipers.errors import CalipersError, CertificationError, InputError, UnsupportedError
@@ -52,10 +52,11 @@ class BudgetSpent(CalipersError, RuntimeError):
 
 def _budget(training: Any, epsilon: float | None, delta: float | None) -> Budget:
     """The budget that was given, or that of the filter."""
-    if isinstance(training, PrivacyFilter):
-        if epsilon not in (None, training.epsilon) or delta not in (None, training.delta):
-            raise InputError(f"The filter has its own budget, {training.target}; leave epsilon and delta out.")
-        return Budget(epsilon=training.epsilon, delta=training.delta)
+    source = training if isinstance(training, PrivacyFilter) else getattr(training, "privacy_filter", None)
+    if source is not None:
+        if epsilon not in (None, source.epsilon) or delta not in (None, source.delta):
+            raise InputError(f"The filter has its own budget, {source.target}; leave epsilon and delta out.")
+        return Budget(epsilon=source.epsilon, delta=source.delta)
     if epsilon is None or delta is None:
         raise InputError("Expected epsilon and delta, the budget of the training.")
     return Budget(epsilon=epsilon, delta=delta)
@@ -65,8 +66,9 @@ class BudgetGuard:
     """Stops a training before the step that its budget does not cover.
 
     Args:
-        training: a `Run` that describes what is executed, the record of `calipers.adapters.opacus.attach`, or a
-            `PrivacyFilter` whose steps may be chosen while training (set `guard.step` to the one that comes next).
+        training: a `Run` that describes what is executed, the record of `calipers.adapters.opacus.attach` (which may
+            pay from a `PrivacyFilter` itself), or a `PrivacyFilter` whose steps may be chosen while training (set
+            `guard.step` to the one that comes next).
         epsilon, delta: the budget; that of the filter, where there is one.
         planned_steps: the largest number of steps, which a training that may stop earlier is reported with. Steps
             beyond it are refused.
@@ -93,7 +95,7 @@ class BudgetGuard:
         log: Log | None = None,
         every: int | None = None,
     ) -> None:
-        self._payments = Payments(training) if isinstance(training, PrivacyFilter) else None
+        self._payments = payments(training)
         self.budget = _budget(training, epsilon, delta)
         self.training = training
         self._declared = None if self._payments is not None else declared(training)
@@ -134,10 +136,14 @@ class BudgetGuard:
         self._paying.choose(name)
 
     @property
-    def _paying(self) -> Payments:
+    def _paying(self) -> Payments | RecordPayments:
         if self._payments is None:
             raise InputError("guard.step is for a guard of a PrivacyFilter; this one guards a fixed schedule.")
         return self._payments
+
+    @property
+    def _wanted(self) -> str:
+        return f"epsilon = {setting(self.budget.epsilon)} at delta = {setting(self.budget.delta)}"
 
     @property
     def licensed_by(self) -> str:
@@ -161,7 +167,7 @@ class BudgetGuard:
             if self._payments.allows(further):
                 self.reason = ""
                 return True
-            return self._say(f"The training was stopped: its privacy filter for {self.training.target} is spent.")
+            return self._say(f"The training was stopped: its privacy filter for {self._wanted} is spent.")
         try:
             terms = self._progress.terms
             position = self._progress.position(new_pass=new_pass, further=further)
@@ -185,7 +191,7 @@ class BudgetGuard:
         if not self.allows(new_pass=new_pass, further=further):
             raise BudgetSpent(self.reason)
         if self._payments is not None and not self._payments.pay(further):
-            self._say(f"The training was stopped: another process spent the rest of {self.training.target}.")
+            self._say(f"The training was stopped: another process spent the rest of {self._wanted}.")
             raise BudgetSpent(self.reason)
 
     def refuse_contradiction(self, data_loader: Any) -> None:
@@ -256,8 +262,7 @@ class BudgetGuard:
         with suppress(CertificationError, UnsupportedError):
             further = self._plan - self._steps
             position = self._progress.position(further=further) if further > 0 else self._reached()
-            if self._declared is not None:
-                position = max(position, self._declared.position_of(self._plan))
+            position = max(position, self._progress.position_of(self._plan))
             return self._epsilon(self._progress.runs(position)).upper
         return math.inf
 
@@ -307,8 +312,7 @@ class BudgetGuard:
             return False
         if upper <= budget.epsilon:
             return True
-        wanted = f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
-        refusal = f"The training was stopped at its budget of {wanted}: with one more step only"
+        refusal = f"The training was stopped at its budget of {self._wanted}: with one more step only"
         self._refusal = f"{refusal} {ceil_digits(upper)} is proven."
         return False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calipers.adaptive import FilterSpent, PrivacyFilter
 from calipers.errors import InputError
 from calipers.run import Run
@@ -66,3 +68,39 @@ class Payments:
                 return False
             self._paid = (self._paid or 0) + due
         return True
+
+
+def payments(training: Any) -> Payments | RecordPayments | None:
+    """How steps are paid: by the guard from a filter, by a record of `attach` that has one, or not at all."""
+    if isinstance(training, PrivacyFilter):
+        return Payments(training)
+    return None if getattr(training, "privacy_filter", None) is None else RecordPayments(training)
+
+
+class RecordPayments:
+    """A record of `attach` that pays for its own steps: the guard only asks whether the next one fits."""
+
+    def __init__(self, record: Any) -> None:
+        self._record = record
+
+    @property
+    def step(self) -> str:
+        """The step that the optimizer would take now."""
+        found: str = self._record.next_step
+        return found
+
+    def choose(self, name: str) -> None:
+        """The noise of the optimizer says which step comes next, not the guard."""
+        raise InputError("The record pays for what the optimizer does; set optimizer.noise_multiplier, not guard.step.")
+
+    def counted(self, steps: int) -> None:
+        """The record counts for itself."""
+
+    def allows(self, further: int) -> bool:
+        """Whether they fit."""
+        found: bool = self._record.fits(further)
+        return found
+
+    def pay(self, further: int) -> bool:
+        """The record pays, when the noise is about to be added."""
+        return self.allows(further)

@@ -28,6 +28,9 @@ class Progress(Protocol):
     def position(self, *, new_pass: bool = False, further: int = 1) -> int:
         """Where the last of `further` steps of one pass falls; `new_pass`: the loop is about to begin another."""
 
+    def position_of(self, steps: int) -> int:
+        """Where the last of so many steps in all falls, in a regular training."""
+
     def runs(self, position: int) -> tuple[Run, ...]:
         """Runs that bound everything up to there from above; an upper bound of them holds for what was executed."""
 

@@ -25,9 +25,15 @@ def calibrate_menu(file: MenuFile, target: dict[str, float], tolerance: float, o
     from calipers.adaptive.steps import step_pairs
 
     menu, costs, _ = load_menu(file.path)
-    with patience("calibrating"):
+    with patience("calibrating", logged=True) as say:
         pairs = tuple(step_pairs(name, step) for name, step in menu.items())
-        rule = calibrated_rule(pairs, target["epsilon"], target["delta"], tuple(costs.values()))
+        rule = calibrated_rule(
+            pairs,
+            target["epsilon"],
+            target["delta"],
+            tuple(costs.values()),
+            lambda done, most: say(f"calibrating: budget {done:,} of about {most:,}"),
+        )
         run = AdaptiveRun(menu, [int(cost) for cost in rule.costs], int(rule.budget))
 
     def record() -> str:
@@ -72,7 +78,7 @@ def _document(run: AdaptiveRun, rule: Rule, target: dict[str, float]) -> Documen
         verdict=f"With a budget of {run.budget} units, steps chosen while training are proven to be within {wanted}.",
         badges=(Badge("target met by proof", "good"),),
         sections=(
-            Section("The menu", (Table(caption, columns, rows, wide=True),)),
+            Section("The menu", (Table(caption, columns, rows),)),
             Section("The run, as a run file", (Code(run.to_toml()),)),
             Section("Notes", (Items(CONDITIONS),)),
         ),

@@ -127,7 +127,7 @@ def disclose(
     """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven."""
     choice("how", how, tuple(_KNOWN))
     answers = answer(measurement, Questions(deltas=tuple(deltas), fprs=(0.01,)))
-    found = Disclosure(answers, how, attained, (FIXED, *conditions), dict(about or {}))
+    found = Disclosure(answers, how, attained, tuple(dict.fromkeys((FIXED, *conditions))), dict(about or {}))
     if not math.isfinite(found.row.bracket.upper):
         raise UnsupportedError(
             f"No finite epsilon is proven at delta = {setting(found.row.at)}, so there is no guarantee to disclose."

@@ -16,10 +16,10 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, SCOPE_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
-from calipers.scope import batches_text, neighbors_text, unit_text
+from calipers.scope import FIXED, batches_text, neighbors_text, unit_text
 
 DECLARED, ATTACHED, PROBED = WAYS
 UNSTATED = "not stated"
@@ -77,11 +77,22 @@ def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], .
 
 def declared(runs: tuple[Run, ...], **stated: object) -> Executed:
     """A run that somebody describes; `stated` may say clipping, noise_source and libraries."""
-    return Executed(DECLARED, runs, facts=(*run_facts(runs, DECLARED), *_stated(stated)), libraries=_named(stated))
+    facts = (*run_facts(runs, DECLARED), *_stated(stated))
+    return Executed(DECLARED, runs, conditions=(FIXED,), facts=facts, libraries=_named(stated))
 
 
 def attached(record: Any, **stated: object) -> Executed:
-    """A training that was watched: what the record saw comes before what somebody says."""
+    """A training that was watched: what the record saw comes before what somebody says.
+
+    Raises:
+        UnsupportedError: its steps were chosen while training, so there is no run that could be measured again.
+    """
+    paid_from = getattr(record, "privacy_filter", None)
+    if paid_from is not None:
+        raise UnsupportedError(
+            f"A receipt states a run that can be measured again, and these steps were chosen while training, within a "
+            f"privacy filter for {paid_from.target}. Hand over PrivacyFilter.to_dict(), or the filter's file."
+        )
     facts = dict(record.facts)
     measured = record.measure()
     runs, reasons = tuple(record.runs()), tuple(record.why_not())
@@ -112,7 +123,7 @@ def probed(report: Mapping[str, Any], length: Mapping[str, object], **stated: ob
     runs = (run.replace(**length) if length else run,)
     alarms = tuple(f"{one.get('subject')}: {one.get('verdict')}" for one in found if one.get("alarm"))
     said = (*run_facts(runs, PROBED), *facts, *_stated(stated))
-    return Executed(PROBED, runs, True, (), alarms, said, observed, _named(stated))
+    return Executed(PROBED, runs, True, (), (*alarms, FIXED), said, observed, _named(stated))
 
 
 def refuse_contradiction(runs: Sequence[Run], report: Mapping[str, Any]) -> None:

@@ -53,7 +53,7 @@ def _trained(runs: Sequence[Run]) -> str:
 
 
 def _said(stated: Stated) -> tuple[str]:
-    return (f"What is stated: {stated.sentence} The lower bounds are those of some mechanism for which it holds.",)
+    return (f"What is stated: {stated.sentence} {stated.about_lower}",)
 
 
 def judgements(result: AuditResult) -> list[tuple[str, bool]]:

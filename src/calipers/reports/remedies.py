@@ -93,7 +93,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
             "noise multiplier at which the usual claim would be proven."
         )
     elif answers.stated is not None:
-        yield Remedy("A stated guarantee says nothing of its mechanism: describe the run, and measure that.")
+        yield Remedy(answers.stated.remedy)
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
         yield Remedy(
             "The bounds meet: the number can only be lowered by changing the run, with more noise, fewer steps or a "

@@ -182,7 +182,7 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
     """What a terminal and a notebook show of a run: nothing is measured for it beyond the answers."""
     return Document(
         kind="measure",
-        title="Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of a {answers.stated.table}",
+        title="Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of {answers.stated.noun}",
         subject=describe_subject(answers),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),

@@ -111,8 +111,22 @@ def stated_section(stated: Stated) -> Section:
     """What is stated, as a table and as a file."""
     ((_, keys),) = stated.to_dict().items()
     assert isinstance(keys, dict)
-    rows = tuple((name, setting(value) if isinstance(value, float) else str(value)) for name, value in keys.items())
-    return Section(f"The {stated.table}", (Table("As stated", ("setting", "value"), rows), Code(stated.to_toml())))
+    rows = tuple((name, _cell(value)) for name, value in keys.items() if not _nested(value))
+    return Section(
+        f"The {stated.noun.split(maxsplit=1)[1]}",
+        (Table("As stated", ("setting", "value"), rows), Code(stated.to_toml())),
+    )
+
+
+def _nested(value: object) -> bool:
+    """Whether it is a table of its own, which the file shows better."""
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(str, value))
+    return setting(value) if isinstance(value, float) else str(value)
 
 
 def subject_file(answers: Answers) -> str:
@@ -220,7 +234,7 @@ def claim_section(answers: Answers) -> Section:
     """Poisson accounting of the undivided sum, whatever was executed."""
     intro = USUAL
     if answers.stated is not None:
-        intro += " Here no run is described: the claim is the upper bound of what is stated."
+        intro += f" {answers.stated.about_claim}"
     elif is_claimed_run(answers.runs):
         intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
     elif not comparable(answers.runs):
