@@ -16,6 +16,7 @@ The installed pfl is imported when a function is called. Checked with pfl 0.6.
 from __future__ import annotations
 
 import inspect
+from importlib import metadata
 from typing import Any
 
 from calipers.adapters.federated import GENERATORS, WHOLE_UPDATE, FederatedRun, drawn_rounds, known_rounds
@@ -34,6 +35,12 @@ _FINITE = "Every update is finite: pfl 0.6 does not clip one with a NaN in it."
 def pfl_module(name: str) -> Any:
     """A module of the installed pfl, or `MissingExtraError` with the line to type."""
     return library(name, _MISSING, _KNOWN)
+
+
+def pfl_version() -> str:
+    """The installed release, which the package itself does not name."""
+    pfl_module("pfl")
+    return metadata.version("pfl")
 
 
 def read_backend(
