@@ -108,11 +108,9 @@ class _Training:
     sums: dict[int, float]
 
     def __post_init__(self) -> None:
-        chosen = self.target
-        self.data = self._dataset(self.ids)
-        gaussian = pfl_module("pfl.privacy.gaussian_mechanism").GaussianMechanism
-        central = pfl_module("pfl.privacy.privacy_mechanism").CentrallyAppliedPrivacyMechanism
-        self.mechanism = central(gaussian(chosen.clipping_bound, chosen.noise_multiplier))
+        self.data = _dataset("random", self.ids)
+        self.mechanism = self._mechanism(self.target.noise_multiplier)
+        self.backend = _backend(self.data, self.mechanism)
         self.seeds = np.random.RandomState(np.random.randint(2**32, dtype=np.uint32))  # noqa: NPY002  # as pfl has it
 
     def round(self, number: int) -> float:
@@ -123,34 +121,29 @@ class _Training:
             model_eval_params=None, seed=int(self.seeds.randint(2**32, dtype=np.uint32)),
         )  # fmt: skip
         if not self.target.memoized:
-            return self._released(self.data, self.mechanism, context)
+            return self._gathered(self.backend, context)
         drawn = [user.user_id for user, _ in self.data.get_cohort(self.target.cohort_size)]
         times = drawn.count(self.target.users - 1)
-        metrics = pfl_module("pfl.metrics").Metrics()
+        if times not in self.sums:
+            self.sums[times] = self._sum(times, context)
         noised, _ = self.mechanism.postprocess_server(
-            stats=self._sum(times, context), central_context=context, aggregate_metrics=metrics
+            stats=_statistics(self.sums[times]), central_context=context, aggregate_metrics=None
         )
         return float(noised[_NAME][0])
 
-    def _sum(self, times: int, context: Any) -> Any:
+    def _sum(self, times: int, context: Any) -> float:
         """pfl's sum over a cohort in which the user in question fills so many places, without noise."""
-        if times not in self.sums:
-            order = [self.target.users - 1] * times + [0] * (self.target.cohort_size - times)
-            gaussian = pfl_module("pfl.privacy.gaussian_mechanism").GaussianMechanism
-            central = pfl_module("pfl.privacy.privacy_mechanism").CentrallyAppliedPrivacyMechanism
-            silent = central(gaussian(self.target.clipping_bound, 0.0))
-            self.sums[times] = self._released(self._dataset(order, "minimize_reuse"), silent, context)
-        statistics = pfl_module("pfl.stats").MappedVectorStatistics
-        return statistics({_NAME: np.array([self.sums[times]])})
+        cohort = [self.target.users - 1] * times + [0] * (self.target.cohort_size - times)
+        with seeded_generators(np.random.default_rng(0)):
+            backend = _backend(_dataset("minimize_reuse", cohort), self._mechanism(0.0))
+            return self._gathered(backend, context)
 
-    def _dataset(self, ids: list[int], sampler: str = "random") -> Any:
-        made = pfl_module("pfl.data.federated_dataset").FederatedDataset
-        one = pfl_module("pfl.data.dataset").Dataset
-        drawn = pfl_module("pfl.data.sampling").get_user_sampler(sampler, ids)
-        return made(lambda user: one((_NOTHING,), user_id=user), drawn)
+    def _mechanism(self, noise_multiplier: float) -> Any:
+        gaussian = pfl_module("pfl.privacy.gaussian_mechanism").GaussianMechanism
+        central = pfl_module("pfl.privacy.privacy_mechanism").CentrallyAppliedPrivacyMechanism
+        return central(gaussian(self.target.clipping_bound, noise_multiplier))
 
-    def _released(self, data: Any, mechanism: Any, context: Any) -> float:
-        backend = pfl_module("pfl.aggregate.simulate").SimulatedBackend(data, data, [mechanism])
+    def _gathered(self, backend: Any, context: Any) -> float:
         statistics, _ = backend.gather_results(None, self, central_context=context)
         return float(statistics[_NAME][0])
 
@@ -158,5 +151,19 @@ class _Training:
         """What pfl asks a training algorithm for: the statistics of one user, and metrics."""
         long = _LONG * self.target.clipping_bound
         value = long if user.user_id == self.target.users - 1 else -long
-        statistics = pfl_module("pfl.stats").MappedVectorStatistics({_NAME: np.array([value])})
-        return statistics, pfl_module("pfl.metrics").Metrics()
+        return _statistics(value), pfl_module("pfl.metrics").Metrics()
+
+
+def _statistics(value: float) -> Any:
+    return pfl_module("pfl.stats").MappedVectorStatistics({_NAME: np.array([value])})
+
+
+def _dataset(sampler: str, ids: list[int]) -> Any:
+    made = pfl_module("pfl.data.federated_dataset").FederatedDataset
+    one = pfl_module("pfl.data.dataset").Dataset
+    drawn = pfl_module("pfl.data.sampling").get_user_sampler(sampler, ids)
+    return made(lambda user: one((_NOTHING,), user_id=user), drawn)
+
+
+def _backend(data: Any, mechanism: Any) -> Any:
+    return pfl_module("pfl.aggregate.simulate").SimulatedBackend(data, data, [mechanism])
