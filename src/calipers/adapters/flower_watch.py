@@ -33,7 +33,16 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.federated import GENERATORS, WHOLE_UPDATE, FederatedRun, drawn_rounds, known_rounds
+from calipers.adapters.federated import (
+    BY_CHANCE,
+    FAILURES,
+    GENERATORS,
+    WHOLE_UPDATE,
+    FederatedRecord,
+    FederatedRun,
+    drawn_rounds,
+    known_rounds,
+)
 from calipers.adapters.flower import (
     EQUAL_WEIGHTS,
     FINITE,
@@ -43,22 +52,16 @@ from calipers.adapters.flower import (
     flower_module,
     wrapper_of,
 )
-from calipers.bracket import Bracket
 from calipers.domains import choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure import Measurement
-from calipers.run import ADJACENCIES, Run
+from calipers.run import ADJACENCIES
 
-FAILURES = ("any", "by-chance")
 _FORMAT = 1
 _ROUNDING = 1e-3
 """A reply may exceed the clipping norm by this factor: clients clip and add in single precision."""
 _STAYED = (
     "Who is connected, and who fails, does not depend on the clients' data; the client in question is connected in all "
     "rounds."
-)
-_BY_CHANCE = (
-    "As stated, every drawn client fails with the same probability, independently of who it is and of its data."
 )
 
 
@@ -75,7 +78,7 @@ class Round:
     noise: float
 
 
-class FlowerRecord:
+class FlowerRecord(FederatedRecord):
     """The record of a training that is watched; see `watch`."""
 
     def __init__(self, wrapper: Wrapper, adjacency: str, failures: str) -> None:
@@ -178,7 +181,7 @@ class FlowerRecord:
             noises = Counter(one.noise for one in released)
             runs = [known_rounds(least, noise, count, asked) for noise, count in noises.items()]
         else:
-            conditions += [_BY_CHANCE] if failing else []
+            conditions += [BY_CHANCE] if failing else []
             # So many of the smallest number of clients that a client is drawn at least as often as it was.
             equal = Counter((-(-one.replied * least // one.connected), one.noise) for one in released)
             runs = [
@@ -206,29 +209,6 @@ class FlowerRecord:
                 f"A round averaged nearly all connected clients, and another had {least} of them: without one client "
                 "it might not have begun. Ask for 'zero-out' or 'substitute'."
             )
-
-    def why_not(self, adjacency: str | None = None) -> tuple[str, ...]:
-        """Why the training is no described run, a sentence each; nothing if it is one."""
-        return self.described(adjacency).reasons
-
-    def attained(self, adjacency: str | None = None) -> bool:
-        """Whether attacks on `runs()` are attacks on what was executed."""
-        found = self.described(adjacency)
-        return bool(found.runs) and found.attained
-
-    def runs(self, adjacency: str | None = None) -> tuple[Run, ...]:
-        """What was executed: one run for each kind of round; none where nothing is proven."""
-        found = self.described(adjacency).runs
-        assert isinstance(found, tuple)
-        return found
-
-    def measure(self, *, tolerance: float = 1e-3, adjacency: str | None = None) -> Measurement:
-        """The measurement of the rounds that were released: lower <= truth <= upper."""
-        return self.described(adjacency).measure(tolerance=tolerance)
-
-    def epsilon(self, delta: float, adjacency: str | None = None) -> Bracket:
-        """epsilon(delta) for one client: lower <= truth <= upper; [0, inf] where nothing is proven."""
-        return self.measure(adjacency=adjacency).epsilon(delta)
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen, for a checkpoint: plain numbers and strings."""
