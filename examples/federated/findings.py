@@ -193,16 +193,10 @@ def cohorts(trials: int) -> None:
         print(f"  cohorts {sampler!r}, {adjacency}: {found}")
     if trials:
         # One user in a hundred is drawn in a round: more trainings than with Flower, and less confidence.
-        play(
-            PflTarget(memoized=True),
-            2 * trials,
-            lambda epsilon: PLDPrivacyAccountant(
-                num_compositions=100, sampling_probability=0.01, mechanism="gaussian", noise_parameter=1.0,
-                epsilon=epsilon,
-            ).delta,
-            (0.3,),
-            0.95,
-        )  # fmt: skip
+        stated = PLDPrivacyAccountant(
+            num_compositions=100, sampling_probability=0.01, mechanism="gaussian", noise_parameter=1.0, epsilon=0.3
+        )
+        play(PflTarget(memoized=True), 2 * trials, (0.3, stated.delta), (0.3,), 0.95)
     # The optimized Gram matrix takes minutes; any other with a diagonal of ones shows the same.
     gram = np.eye(20) + 0.5 * np.eye(20, k=1) + 0.5 * np.eye(20, k=-1)
     ftrl_mechanism.FTRLMatrixFactorizer.optimize = lambda self, iters=1000: gram
