@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # The other accountants pull in heavy packages, so they live in an environment of their own.
 BENCH_VENV ?= .venv-bench
-# So do Flower and pfl.
+# So do Flower, pfl and NVFlare.
 FEDERATED_VENV ?= .venv-federated
 # Files of tests share what they compute, so a file stays with one worker.
 PARALLEL ?= -n 2 --dist loadfile
@@ -35,15 +35,15 @@ test: $(VENV)/.extra-test ## the quick tests, on two cores; says what it leaves 
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-share: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## a fifth of the slow and heavy tests, chosen by the commit
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or heavy) and not explorer and not jax_privacy and not callbacks and not flower and not pfl" --share $(SHARE) --share-seconds $(SHARE_SECONDS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or heavy) and not explorer and not jax_privacy and not callbacks and not flower and not pfl and not nvflare" --share $(SHARE) --share-seconds $(SHARE_SECONDS)
 	# Status 5: this share holds none of them.
 	KERAS_BACKEND=torch $(BIN)/python -m pytest -m "(slow or heavy) and (jax_privacy or callbacks)" --share $(SHARE) --share-seconds 60 || [ $$? -eq 5 ]
 
 test-slow: $(VENV)/.extra-test ## all tests that `make test` leaves out for their time
-	$(BIN)/python -m pytest -m "(slow or heavy) and not flower and not pfl"
+	$(BIN)/python -m pytest -m "(slow or heavy) and not flower and not pfl and not nvflare"
 
 durations: $(VENV)/.extra-test ## measure every test that needs no library; tests/durations.txt says which are slow
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not dp_accounting and not dask and not opacus and not torch and not jax_privacy and not explorer and not callbacks and not flower and not pfl and not heavy" --write-durations tests/durations.txt
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not dp_accounting and not dask and not opacus and not torch and not jax_privacy and not explorer and not callbacks and not flower and not pfl and not nvflare and not heavy" --write-durations tests/durations.txt
 
 test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
 	$(BIN)/python -m pytest $(PARALLEL) -m "(dp_accounting or opacus or torch or dask) and not jax_privacy and not slow and not heavy"
@@ -51,8 +51,8 @@ test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-d
 	$(BIN)/python -m pytest -m "jax_privacy and not slow and not heavy"
 	KERAS_BACKEND=torch $(BIN)/python -m pytest -m "callbacks and not slow and not heavy"
 
-test-federated: $(FEDERATED_VENV)/.libraries ## the tests with Flower and pfl, and the simulation of examples/federated (installs them)
-	$(FEDERATED_VENV)/bin/python -m pytest $(PARALLEL) -m "flower or pfl" tests/federated tests/house/test_docs_examples.py
+test-federated: $(FEDERATED_VENV)/.libraries ## the tests with Flower, pfl and NVFlare, and the simulation of examples/federated (installs them)
+	$(FEDERATED_VENV)/bin/python -m pytest $(PARALLEL) -m "flower or pfl or nvflare" tests/federated tests/house/test_docs_examples.py
 
 test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browser ## the tests of the local page, in Chromium
 	.ci/chromium
@@ -116,7 +116,7 @@ $(BENCH_VENV)/.peers: benchmarks/requirements.txt $(METADATA)
 	@touch $@
 
 $(FEDERATED_VENV)/.libraries: tests/federated/requirements.txt tests/federated/libraries.txt $(METADATA)
-	@echo "setting up $(FEDERATED_VENV) with Flower and pfl"
+	@echo "setting up $(FEDERATED_VENV) with Flower, pfl and NVFlare"
 	@.ci/venv $(FEDERATED_VENV)
 	@$(FEDERATED_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq -r $< --editable '.[test]'
 	@$(FEDERATED_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq --no-deps -r tests/federated/libraries.txt

@@ -1,10 +1,10 @@
-"""Everything that docs/findings.md says about Flower and pfl, shown with the libraries' own objects.
+"""Everything that docs/findings.md says about Flower, pfl and NVFlare, shown with the libraries' own objects.
 
     make test-federated                                                    # sets up .venv-federated
-    .venv-federated/bin/python examples/federated/findings.py              # a few minutes, most of them the audit
-    .venv-federated/bin/python examples/federated/findings.py --trials 0   # without the audit
+    .venv-federated/bin/python examples/federated/findings.py              # a quarter of an hour, most of it the games
+    .venv-federated/bin/python examples/federated/findings.py --trials 0   # without the games
 
-Seen with Flower 1.42.0, pfl 0.6.0 and dp-accounting 0.6.0.
+Seen with Flower 1.42.0, pfl 0.6.0, NVFlare 2.9.0 and dp-accounting 0.6.0.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from flwr.supercore.task_identity import TaskIdentity
 from calipers.adapters.flower import read_local
 from calipers.adapters.flower_accountant import CalipersAccountant
 from calipers.adapters.flower_target import FlowerTarget
+from calipers.adapters.nvflare import read_filter
 from calipers.adapters.pfl import read_backend
+from calipers.adapters.pfl_target import PflTarget
 from calipers.auditing.audit import audit
+from calipers.measure import measure
 
 DELTA = 1e-5
 TABLE = ((10, 9, 10, 2.0), (1000, 990, 100, 8.0), (1000, 10, 100, 1.0))
@@ -78,18 +81,26 @@ def displaced(trials: int) -> None:
         }
         print(f"  sums of {drawn} of {clients} clients, the client in question opposite to the others: {sorted(seen)}")
     if trials:
-        target = FlowerTarget(clients=10, drawn=9, rounds=10, noise_multiplier=2.0)
-        own = rounds(RdpAccountant, *TABLE[0])
-        found = audit(
-            target, trials=trials, seed=1, claim=own.get_delta, epsilons=(0.0, 1.0, 2.0, 3.0), confidence=0.99
-        )
-        verdict = found.verdict
-        assert verdict is not None
-        print(
-            f"  game against Flower's own rounds, {trials} + {trials} trainings: its accountant is "
-            f"{verdict.outcome.value} with confidence 0.99: delta({verdict.epsilon:g}) is at least "
-            f"{verdict.delta_lower:.4f}, it says {verdict.delta_claimed:.4f}"
-        )
+        for row in TABLE[:2]:
+            clients, drawn, count, noise = row
+            target = FlowerTarget(clients=clients, drawn=drawn, rounds=count, noise_multiplier=noise, memoized=True)
+            play(target, trials, rounds(RdpAccountant, *row).get_delta, (0.0, 1.0, 2.0, 3.0), 0.99)
+
+
+def play(target: Any, trials: int, claim: Any, epsilons: tuple[float, ...], confidence: float) -> None:
+    """The game against a library's own draws and noise, and what it says of the library's own accountant."""
+    found = audit(
+        target, trials=trials, seed=1, claim=claim, epsilons=epsilons, confidence=confidence, upper=measure(target.run)
+    )
+    verdict = found.verdict
+    assert verdict is not None
+    print(
+        f"  game against {target.name}, {trials} + {trials} trainings: its accountant is {verdict.outcome.value} with"
+    )
+    print(
+        f"    confidence {confidence:g}: delta({verdict.epsilon:g}) is at least {verdict.delta_lower:.4f}, it says "
+        f"{verdict.delta_claimed:.4f}; Calipers' own bound is {'not ' if found.as_described else ''}exceeded"
+    )
 
 
 def weighted() -> None:
@@ -153,7 +164,7 @@ def local() -> None:
     print(f"ten messages {read_local(mod, rounds=10).epsilon(DELTA)} (substituting the client's data)")
 
 
-def cohorts() -> None:
+def cohorts(trials: int) -> None:
     """pfl's samplers and its banded matrix factorization."""
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.data.dataset import Dataset
@@ -180,6 +191,12 @@ def cohorts() -> None:
         made = backend(mechanism, sampler, 1000)
         found = read_backend(made, cohort_size=10, rounds=100, users=users, adjacency=adjacency).epsilon(DELTA)
         print(f"  cohorts {sampler!r}, {adjacency}: {found}")
+    if trials:
+        # One user in a hundred is drawn in a round: more trainings than with Flower, and less confidence.
+        stated = PLDPrivacyAccountant(
+            num_compositions=100, sampling_probability=0.01, mechanism="gaussian", noise_parameter=1.0, epsilon=0.3
+        )
+        play(PflTarget(memoized=True), 2 * trials, (0.3, stated.delta), (0.3,), 0.95)
     # The optimized Gram matrix takes minutes; any other with a diagonal of ones shows the same.
     gram = np.eye(20) + 0.5 * np.eye(20, k=1) + 0.5 * np.eye(20, k=-1)
     ftrl_mechanism.FTRLMatrixFactorizer.optimize = lambda self, iters=1000: gram
@@ -192,17 +209,45 @@ def cohorts() -> None:
     print(f"  its accountant {claimed.epsilon:.3f}, measured {found}")
 
 
+def filters() -> None:
+    """NVFlare's filters."""
+    from nvflare.apis.dxo import DXO, DataKind
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+    from nvflare.app_common.filters import PercentilePrivacy, SVTPrivacy
+
+    def sent(one: Any, **arrays: Any) -> Any:
+        update = DXO(DataKind.WEIGHT_DIFF, {name: np.asarray(value, dtype=float) for name, value in arrays.items()})
+        return one.process_dxo(update, Shareable(), FLContext()).data
+
+    for parameters in (1000, 1_000_000):
+        svt = SVTPrivacy(replace=False)
+        sent(svt, weights=np.ones(parameters))
+        found = read_filter(svt, parameters=parameters, messages=1).epsilon(DELTA)
+        print(
+            f"NVFlare, SVTPrivacy(epsilon={svt.epsilon:g}), {parameters} parameters: its accountant states "
+            f"{svt.get_privacy_spent():.6g} for a message, measured {found}"
+        )
+    svt = SVTPrivacy()
+    print(f"  a scalar, 36.6, is sent as {sent(svt, weights=np.ones(100), scalar=36.6)['scalar']}; its ledger says so")
+    print(f"  PercentilePrivacy sends (0.1, -0.2, 3) as {sent(PercentilePrivacy(50, 10.0), w=[0.1, -0.2, 3.0])['w']}")
+
+
 def main() -> None:
     """All of them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--trials", type=int, default=300, help="trainings for each side of the game (0: no game)")
     trials = parser.parse_args().trials
-    logging.getLogger("flwr").setLevel(logging.ERROR)
+    for library in ("flwr", "nvflare", "SVTPrivacy", "PercentilePrivacy"):
+        logging.getLogger(library).setLevel(logging.ERROR)
     TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1
-    print(f"Flower {version('flwr')}, pfl {version('pfl')}, dp-accounting {version('dp-accounting')}")
+    names = ("flwr", "pfl", "nvflare", "dp-accounting")
+    print(", ".join(f"{name} {version(name)}" for name in names))
     displaced(trials)
-    for finding in (weighted, adaptive, optimizers, unclipped, local, cohorts):
+    for finding in (weighted, adaptive, optimizers, unclipped, local):
         finding()
+    cohorts(trials)
+    filters()
 
 
 if __name__ == "__main__":

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
+
+# Warnings while Flower is imported are about its own dependencies; a test that imported it first would fail for them.
+with contextlib.suppress(ImportError), warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    importlib.import_module("flwr.server.workflow")
 
 
 class Grid:

@@ -55,6 +55,17 @@ def test_the_score_is_the_likelihood_ratio() -> None:
     assert target.scores(seen)[0] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("present", [False, True])
+def test_memoized_rounds_release_what_whole_rounds_release(present) -> None:
+    """The same generators, the same draws, the same noise: the means are the only thing that is not computed again."""
+    shape = {"clients": 5, "drawn": 3, "rounds": 8, "noise_multiplier": 1.0}
+    whole, memoized = (
+        FlowerTarget(memoized=chosen, **shape).outputs(present, 2, np.random.default_rng(9)) for chosen in (False, True)
+    )
+    assert np.ptp(whole) > 0.1
+    np.testing.assert_allclose(memoized, whole, rtol=1e-12)
+
+
 def test_flowers_own_number_is_exceeded_with_confidence() -> None:
     """Three rounds of 9 of 10 clients, noise 1.1: the same codes as the table's first line, with fewer messages."""
     target = FlowerTarget(clients=10, drawn=9, rounds=3, noise_multiplier=1.1)
@@ -65,6 +76,19 @@ def test_flowers_own_number_is_exceeded_with_confidence() -> None:
     assert found.verdict is not None
     assert found.verdict.outcome.value == "falsified"
     assert found.verdict.delta_lower > own(found.verdict.epsilon)
+    assert found.as_described
+
+
+@pytest.mark.slow
+def test_the_tables_second_line_is_exceeded_with_confidence() -> None:
+    """1000 clients, 990 of them in each of 100 rounds, noise 8: Flower's accountant says delta(2) = 0.157."""
+    target = FlowerTarget(clients=1000, drawn=990, rounds=100, noise_multiplier=8.0, memoized=True)
+    own = claimed(target)
+    found = audit(
+        target, trials=100, seed=1, claim=own, upper=measure(target.run), epsilons=(1.0, 2.0), confidence=0.95
+    )
+    assert found.verdict is not None
+    assert found.verdict.outcome.value == "falsified"
     assert found.as_described
 
 

@@ -16,7 +16,6 @@ from calipers.run import Run
 pytest.importorskip("flwr", reason="Flower comes with the extra flower; run with `make test-federated`")
 strategies = pytest.importorskip("flwr.serverapp.strategy")
 client_mods = pytest.importorskip("flwr.clientapp.mod")
-legacy = pytest.importorskip("flwr.server.strategy")
 app = pytest.importorskip("flwr.app")
 pytestmark = pytest.mark.flower
 
@@ -179,6 +178,3 @@ def test_mistakes_are_refused() -> None:
         record.epsilon(DELTA)
     with pytest.raises(InputError, match="failures"):
         watch(strategy(), failures="never")
-    old = legacy.DifferentialPrivacyServerSideFixedClipping(legacy.FedAvg(), 1.0, 1.0, 4)
-    with pytest.raises(UnsupportedError, match="cannot be watched"):
-        watch(old)

@@ -50,6 +50,7 @@ MARKERS = {
     "dp_accounting": pytest.mark.dp_accounting,
     "flwr": pytest.mark.flower,
     "pfl": pytest.mark.pfl,
+    "nvflare": pytest.mark.nvflare,
 }
 FOREIGN = pytest.mark.filterwarnings("ignore")
 

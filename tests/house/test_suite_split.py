@@ -58,8 +58,8 @@ MARKED = [
     *({name} for name in ("slow", "heavy", "dp_accounting", "opacus", "torch", "dask", "jax_privacy")),
     *({name} for name in ("callbacks", "explorer")),
     *({"slow", name} for name in ("opacus", "torch", "jax_privacy", "callbacks", "explorer", "dp_accounting", "dask")),
-    *({name} for name in ("flower", "pfl")),
-    *({"slow", name} for name in ("flower", "pfl")),
+    *({name} for name in ("flower", "pfl", "nvflare")),
+    *({"slow", name} for name in ("flower", "pfl", "nvflare")),
     {"heavy", "opacus"},
     {"opacus", "jax_privacy"},
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 
 from calipers.adapters.opacus_attachment import unproven
 from calipers.bracket import Bracket
@@ -22,6 +23,9 @@ from calipers.run import Run
 from calipers.scope import FIXED
 
 UNIT = "client"
+FAILURES = ("any", "by-chance")
+"""How clients that are drawn and contribute nothing are read: as anybody may fail, or as one fails like the other."""
+BY_CHANCE = "As stated, every drawn client fails with the same probability, independently of who it is and of its data."
 
 WHOLE_UPDATE = (
     "A client's whole contribution to a round is its clipped update. Metrics that clients report (losses, accuracies, "
@@ -72,6 +76,37 @@ class FederatedRun:
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta) for one client: lower <= truth <= upper."""
         return self.measure().epsilon(delta)
+
+
+class FederatedRecord(ABC):
+    """What every record of a watched training answers, from the rounds that it saw."""
+
+    @abstractmethod
+    def described(self, adjacency: str | None = None) -> FederatedRun:
+        """The rounds that released something, as a run; no runs where nothing is proven."""
+
+    def why_not(self, adjacency: str | None = None) -> tuple[str, ...]:
+        """Why the training is no described run, a sentence each; nothing if it is one."""
+        return self.described(adjacency).reasons
+
+    def attained(self, adjacency: str | None = None) -> bool:
+        """Whether attacks on `runs()` are attacks on what was executed."""
+        found = self.described(adjacency)
+        return bool(found.runs) and found.attained
+
+    def runs(self, adjacency: str | None = None) -> tuple[Run, ...]:
+        """What was executed: one run for each kind of round; none where nothing is proven."""
+        found = self.described(adjacency).runs
+        assert isinstance(found, tuple)
+        return found
+
+    def measure(self, *, tolerance: float = 1e-3, adjacency: str | None = None) -> Measurement:
+        """The measurement of the rounds that were released: lower <= truth <= upper."""
+        return self.described(adjacency).measure(tolerance=tolerance)
+
+    def epsilon(self, delta: float, adjacency: str | None = None) -> Bracket:
+        """epsilon(delta) for one client: lower <= truth <= upper; [0, inf] where nothing is proven."""
+        return self.measure(adjacency=adjacency).epsilon(delta)
 
 
 def drawn_rounds(sampler: str, clients: int, drawn: int, noise_multiplier: float, rounds: int, adjacency: str) -> Run:

@@ -207,10 +207,9 @@ def read_strategy(
         raise UnsupportedError(why)
     noise, reasons = wrapper.noise_of(drawn), list[str]()
     if secure_aggregation is not None:
-        norm = float(strategy.clipping_norm)
-        rounded = norm + _rounding(secure_aggregation, drawn, examples_per_client, dimension)
-        noise = scaled_noise(noise, norm, rounded)
-        reasons.append(_ROUNDED)
+        check_secure_aggregation(wrapper)
+        noise = rounded_noise(noise, wrapper, secure_aggregation, drawn, examples_per_client, dimension)
+        reasons.append(ROUNDED)
     run = drawn_rounds("without-replacement", clients, drawn, noise, rounds, adjacency)
     return FederatedRun((run,), (EQUAL_WEIGHTS, REPLIES, FINITE, WHOLE_UPDATE, GENERATORS), not reasons, tuple(reasons))
 
@@ -230,10 +229,27 @@ def check_clipped_by_clients(mods: Sequence[Any]) -> None:
         )
 
 
-_ROUNDED = (
+ROUNDED = (
     "Secure aggregation rounds every client's parameters at random to a grid; the bound counts the rounding of all "
     "parameters as if the client had chosen it. No attack is claimed."
 )
+
+
+def check_secure_aggregation(wrapper: Wrapper) -> None:
+    """Refuse clipping on the server, which sees no single update."""
+    if not wrapper.client_side:
+        raise UnsupportedError(
+            "With secure aggregation the server sees the mean alone and clips that: no update is clipped, and one "
+            "client may move the mean by up to 2C. Use DifferentialPrivacyClientSideFixedClipping."
+        )
+
+
+def rounded_noise(
+    noise: float, wrapper: Wrapper, workflow: Any, drawn: int, examples: int | None, dimension: int | None
+) -> float:
+    """The noise multiplier where secure aggregation's rounding counts as a part of the update."""
+    norm = float(wrapper.strategy.clipping_norm)
+    return scaled_noise(noise, norm, norm + _rounding(workflow, drawn, examples, dimension))
 
 
 def _rounding(workflow: Any, drawn: int, examples: int | None, dimension: int | None) -> float:

@@ -9,6 +9,11 @@ and every clipped update has norm C. A round with the client in it has the mean 
 it -1. The adversary sees the released mean of every round. The model does not change between the rounds, which leaves
 the adversary nothing to adapt.
 
+**Memoized rounds.** What clipping and averaging make of a cohort depends only on whether the client is in it. With
+`memoized=True` Flower computes these two means once, from all messages of a round and without noise; the draw
+(`sample_nodes`, which `FedAvg.configure_train` calls) and the noise (the wrapper's own method) are Flower's in every
+round. A round over 990 clients takes a millisecond instead of half a second.
+
 **The score** is the exact log likelihood ratio: with B of N clients drawn, y the released sum in clipping norms and
 z = y + B, a round counts log(1 - q + q exp((2 z - 2) / sigma^2)), q = B/N.
 """
@@ -45,6 +50,7 @@ class FlowerTarget:
     rounds: int = 10
     noise_multiplier: float = 2.0
     clipping_norm: float = 0.1
+    memoized: bool = False
 
     def __post_init__(self) -> None:
         for name in ("clients", "drawn", "rounds"):
@@ -80,15 +86,16 @@ class FlowerTarget:
         """The released means of `count` independent trainings: shape (count, rounds, 1), in clipping norms."""
         connected = list(range(1, self.clients + present))
         found = np.empty((count, self.rounds, 1))
-        record = flower_module("flwr.app").ArrayRecord
-        length = _LONG * self.clipping_norm
-        model, member, other = (record([np.array([value])]) for value in (0.0, length, -length))
-        with _generators(rng), _ready():
+        means = self._means() if self.memoized else None
+        with seeded_generators(rng), _ready():
             for row in found:
                 # A strategy of its own for every training, as a script has.
-                strategy = self._strategy()
+                strategy = self._strategy(self.noise_multiplier)
                 for number in range(self.rounds):
-                    row[number] = self._round(strategy, number + 1, connected, (model, member, other))
+                    if means is None:
+                        row[number] = _value(self._round(strategy, number + 1, connected))
+                    else:
+                        row[number] = _value(self._redrawn(strategy, connected, means))
         return found / self.clipping_norm
 
     def scores(self, outputs: FloatArray) -> FloatArray:
@@ -99,25 +106,44 @@ class FlowerTarget:
             ratio = np.logaddexp(np.log1p(-rate), np.log(rate) + (2.0 * moved - 2.0) / variance)
         return np.asarray(ratio.sum(axis=1), dtype=np.float64)
 
-    def _strategy(self) -> Any:
+    def _strategy(self, noise_multiplier: float) -> Any:
         module = flower_module("flwr.serverapp.strategy")
         inner = module.FedAvg(
             fraction_train=self.drawn / self.clients / 2.0, min_train_nodes=self.drawn, min_available_nodes=self.drawn
         )
         return module.DifferentialPrivacyServerSideFixedClipping(
-            inner, self.noise_multiplier, self.clipping_norm, self.drawn
+            inner, noise_multiplier, self.clipping_norm, self.drawn
         )
 
-    def _round(self, strategy: Any, number: int, connected: list[int], arrays: tuple[Any, Any, Any]) -> float:
+    def _round(self, strategy: Any, number: int, connected: list[int]) -> Any:
+        """What a round over the connected clients releases."""
         app = flower_module("flwr.app")
-        model, member, other = arrays
+        length = _LONG * self.clipping_norm
+        model, member, other = (app.ArrayRecord([np.array([value])]) for value in (0.0, length, -length))
         replies = []
         for message in strategy.configure_train(number, model, app.ConfigRecord(), _Grid(connected)):
             sent = member if message.metadata.dst_node_id == self.clients else other
             content = app.RecordDict({"arrays": sent, "metrics": app.MetricRecord({"num-examples": 1})})
             replies.append(app.Message(content, reply_to=message))
         released, _ = strategy.aggregate_train(number, replies)
-        return float(released.to_numpy_ndarrays()[0][0])
+        return released
+
+    def _means(self) -> tuple[Any, Any]:
+        """The means of cohorts without and with the client, from rounds without noise in which all are drawn."""
+        others = list(range(1, self.drawn + 1))
+        without, included = others, [*others[1:], self.clients]
+        with seeded_generators(np.random.default_rng(0)), _ready():
+            return self._round(self._strategy(0.0), 1, without), self._round(self._strategy(0.0), 1, included)
+
+    def _redrawn(self, strategy: Any, connected: list[int], means: tuple[Any, Any]) -> Any:
+        """What a round releases: Flower draws and adds noise, the mean is known."""
+        sample = flower_module("flwr.serverapp.strategy.strategy_utils").sample_nodes
+        drawn, _ = sample(_Grid(connected), strategy.strategy.min_available_nodes, strategy.strategy.min_train_nodes)
+        return strategy._add_noise_to_aggregated_arrays(means[self.clients in drawn])
+
+
+def _value(released: Any) -> float:
+    return float(released.to_numpy_ndarrays()[0][0])
 
 
 class _Grid:
@@ -132,8 +158,8 @@ class _Grid:
 
 
 @contextmanager
-def _generators(rng: np.random.Generator) -> Iterator[None]:
-    """Both global generators that Flower draws from, seeded from `rng`; as they were, afterwards."""
+def seeded_generators(rng: np.random.Generator) -> Iterator[None]:
+    """Both global generators that Flower and pfl draw from, seeded from `rng`; as they were, afterwards."""
     drawn, noise = random.getstate(), np.random.get_state()  # noqa: NPY002  # Flower draws from this one
     random.seed(int(rng.integers(2**63)))
     np.random.seed(rng.integers(2**32, size=8, dtype=np.uint64).astype(np.uint32))  # noqa: NPY002

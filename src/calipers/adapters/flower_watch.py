@@ -19,6 +19,10 @@ often than B/N says, and a round that succeeds may itself reveal who is there. S
 - `failures="by-chance"`: you state that every drawn client fails with the same probability, independently of who it is
   and of its data. Then k replies are k of N clients drawn without replacement.
 
+**Secure aggregation** (SecAgg+, which Flower 1.42 has for strategies of `flwr.server.strategy`): say
+`secure_aggregation=workflow`. The rounding of every round is counted with the weight and the dimension that were seen,
+as a part of the update. Updates themselves are hidden from the server, and from the record.
+
 **Availability.** Where the number of connected clients changes, all rounds are counted over the smallest number, with
 as many drawn as it takes for a client's probability not to be lower than it was; a higher one never shows less.
 """
@@ -33,32 +37,38 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.federated import GENERATORS, WHOLE_UPDATE, FederatedRun, drawn_rounds, known_rounds
+from calipers.adapters.federated import (
+    BY_CHANCE,
+    FAILURES,
+    GENERATORS,
+    WHOLE_UPDATE,
+    FederatedRecord,
+    FederatedRun,
+    drawn_rounds,
+    known_rounds,
+)
 from calipers.adapters.flower import (
     EQUAL_WEIGHTS,
     FINITE,
     MESSAGES,
+    ROUNDED,
     Wrapper,
     check_clipped_by_clients,
+    check_secure_aggregation,
     flower_module,
+    rounded_noise,
     wrapper_of,
 )
-from calipers.bracket import Bracket
 from calipers.domains import choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure import Measurement
-from calipers.run import ADJACENCIES, Run
+from calipers.run import ADJACENCIES
 
-FAILURES = ("any", "by-chance")
 _FORMAT = 1
 _ROUNDING = 1e-3
 """A reply may exceed the clipping norm by this factor: clients clip and add in single precision."""
 _STAYED = (
     "Who is connected, and who fails, does not depend on the clients' data; the client in question is connected in all "
     "rounds."
-)
-_BY_CHANCE = (
-    "As stated, every drawn client fails with the same probability, independently of who it is and of its data."
 )
 
 
@@ -75,15 +85,18 @@ class Round:
     noise: float
 
 
-class FlowerRecord:
+class FlowerRecord(FederatedRecord):
     """The record of a training that is watched; see `watch`."""
 
     def __init__(self, wrapper: Wrapper, adjacency: str, failures: str) -> None:
         self._wrapper, self._adjacency, self._failures = wrapper, adjacency, failures
         self._complaints: dict[str, None] = {}
         self._drawn: tuple[int, int, Any] | None = None
+        self._bounds: tuple[str, ...] = ()
         self.rounds: list[Round] = []
-        strategy = wrapper.strategy
+        self._attach(wrapper.strategy)
+
+    def _attach(self, strategy: Any) -> None:
         self._configure, self._aggregate = strategy.configure_train, strategy.aggregate_train
         strategy.configure_train, strategy.aggregate_train = self._configured, self._aggregated
 
@@ -91,10 +104,13 @@ class FlowerRecord:
         seen = _SeenGrid(grid)
         messages = list(self._configure(server_round, arrays, config, seen))
         drawn = [message.metadata.dst_node_id for message in messages]
-        if len(set(drawn)) < len(drawn) or not set(drawn) <= set(seen.connected):
-            self._complain("A round drew a client twice, or one that is not connected.")
+        self._check_drawn(drawn, seen.connected)
         self._drawn = len(seen.connected), len(drawn), arrays
         return messages
+
+    def _check_drawn(self, drawn: Sequence[Any], connected: Iterable[Any]) -> None:
+        if len(set(drawn)) < len(drawn) or not set(drawn) <= set(connected):
+            self._complain("A round drew a client twice, or one that is not connected.")
 
     def _aggregated(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         came = list(replies)
@@ -116,24 +132,28 @@ class FlowerRecord:
 
     def _look_at(self, replies: Sequence[Any], sent: Any) -> None:
         """Weights and norms, before Flower touches the replies."""
-        key, strategy = self._wrapper.strategy.strategy.weighted_by_key, self._wrapper.strategy
+        key = self._wrapper.strategy.strategy.weighted_by_key
         records = [one for reply in replies for one in reply.content.metric_records.values()]
-        weights = [float(one[key]) for one in records if isinstance(one.get(key), int | float)]
+        self._check_weights([float(one[key]) for one in records if isinstance(one.get(key), int | float)])
+        start = None if sent is None else sent.to_numpy_ndarrays()
+        for reply in replies:
+            for record in reply.content.array_records.values():
+                self._check_update(record.to_numpy_ndarrays(), start)
+
+    def _check_weights(self, weights: Sequence[float]) -> None:
         if weights and max(weights) > min(weights):
             self._complain(
                 "Clients were weighted by different numbers of examples, and the noise is calibrated for equal weights:"
                 " a client with k times the mean weight has 1/k of the noise. Let every client report the same number."
             )
-        start = None if sent is None else sent.to_numpy_ndarrays()
-        for reply in replies:
-            for record in reply.content.array_records.values():
-                moved = record.to_numpy_ndarrays()
-                if not all(np.isfinite(array).all() for array in moved):
-                    self._complain("A client sent an update that is not finite, which Flower does not clip.")
-                elif self._wrapper.client_side and start is not None:
-                    norm = math.sqrt(sum(float(np.sum((a - b) ** 2)) for a, b in zip(moved, start, strict=True)))
-                    if norm > strategy.clipping_norm * (1.0 + _ROUNDING):
-                        self._complain("A client sent an update longer than the clipping norm; it was not clipped.")
+
+    def _check_update(self, moved: Sequence[Any], start: Sequence[Any] | None) -> None:
+        if not all(np.isfinite(array).all() for array in moved):
+            self._complain("A client sent an update that is not finite, which Flower does not clip.")
+        elif self._wrapper.client_side and start is not None:
+            norm = math.sqrt(sum(float(np.sum((a - b) ** 2)) for a, b in zip(moved, start, strict=True)))
+            if norm > self._wrapper.strategy.clipping_norm * (1.0 + _ROUNDING):
+                self._complain("A client sent an update longer than the clipping norm; it was not clipped.")
 
     def _complain(self, sentence: str) -> None:
         self._complaints[sentence] = None
@@ -168,7 +188,7 @@ class FlowerRecord:
             return FederatedRun((), (), False, tuple(reasons))
         least = min(one.connected for one in released)
         conditions = [EQUAL_WEIGHTS, FINITE, _STAYED, WHOLE_UPDATE, GENERATORS]
-        bounds: list[str] = []
+        bounds = list(self._bounds)
         if any(one.connected > least for one in released):
             bounds.append(
                 f"The number of connected clients changed; all rounds are counted over {least}, the smallest."
@@ -178,7 +198,7 @@ class FlowerRecord:
             noises = Counter(one.noise for one in released)
             runs = [known_rounds(least, noise, count, asked) for noise, count in noises.items()]
         else:
-            conditions += [_BY_CHANCE] if failing else []
+            conditions += [BY_CHANCE] if failing else []
             # So many of the smallest number of clients that a client is drawn at least as often as it was.
             equal = Counter((-(-one.replied * least // one.connected), one.noise) for one in released)
             runs = [
@@ -206,29 +226,6 @@ class FlowerRecord:
                 f"A round averaged nearly all connected clients, and another had {least} of them: without one client "
                 "it might not have begun. Ask for 'zero-out' or 'substitute'."
             )
-
-    def why_not(self, adjacency: str | None = None) -> tuple[str, ...]:
-        """Why the training is no described run, a sentence each; nothing if it is one."""
-        return self.described(adjacency).reasons
-
-    def attained(self, adjacency: str | None = None) -> bool:
-        """Whether attacks on `runs()` are attacks on what was executed."""
-        found = self.described(adjacency)
-        return bool(found.runs) and found.attained
-
-    def runs(self, adjacency: str | None = None) -> tuple[Run, ...]:
-        """What was executed: one run for each kind of round; none where nothing is proven."""
-        found = self.described(adjacency).runs
-        assert isinstance(found, tuple)
-        return found
-
-    def measure(self, *, tolerance: float = 1e-3, adjacency: str | None = None) -> Measurement:
-        """The measurement of the rounds that were released: lower <= truth <= upper."""
-        return self.described(adjacency).measure(tolerance=tolerance)
-
-    def epsilon(self, delta: float, adjacency: str | None = None) -> Bracket:
-        """epsilon(delta) for one client: lower <= truth <= upper; [0, inf] where nothing is proven."""
-        return self.measure(adjacency=adjacency).epsilon(delta)
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen, for a checkpoint: plain numbers and strings."""
@@ -268,16 +265,80 @@ class _SeenGrid:
         return getattr(self._grid, name)
 
 
+class _LegacyRecord(FlowerRecord):
+    """The record of a strategy of `flwr.server.strategy`, the only ones that secure aggregation knows."""
+
+    def __init__(self, wrapper: Wrapper, adjacency: str, failures: str, workflow: Any) -> None:
+        super().__init__(wrapper, adjacency, failures)
+        self._workflow = workflow
+        self._bounds = () if workflow is None else (ROUNDED,)
+
+    def _attach(self, strategy: Any) -> None:
+        self._configure, self._aggregate = strategy.configure_fit, strategy.aggregate_fit
+        strategy.configure_fit, strategy.aggregate_fit = self._configured_fit, self._aggregated_fit
+
+    def _configured_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
+        before = len(client_manager.all())
+        chosen: list[Any] = self._configure(server_round, parameters, client_manager)
+        after = client_manager.all()
+        drawn = [proxy.cid for proxy, _ in chosen]
+        self._check_drawn(drawn, after)
+        # Clients may connect while Flower waits for enough of them, or right after the draw: the smaller number.
+        connected = min(len(after), max(before, self._wrapper.needed(before)))
+        self._drawn = connected, len(drawn), parameters
+        return chosen
+
+    def _aggregated_fit(self, server_round: int, results: list[Any], failures: list[Any]) -> tuple[Any, Any]:
+        if self._drawn is None:
+            self._complain("Replies were aggregated in a round that drew no clients.")
+        connected, drawn, sent = self._drawn or (len(results), len(results), None)
+        self._drawn = None
+        weights = [float(reply.num_examples) for _, reply in results]
+        self._check_weights(weights)
+        arrays_of = flower_module("flwr.common").parameters_to_ndarrays
+        start = None if sent is None else arrays_of(sent)
+        if self._workflow is None:
+            for _, reply in results:
+                self._check_update(arrays_of(reply.parameters), start)
+        released, metrics = self._aggregate(server_round, results, failures)
+        self.rounds.append(
+            Round(
+                number=server_round, connected=connected, drawn=drawn, replied=len(results), failed=len(failures),
+                released=released is not None, noise=self._noise(weights, start),
+            )
+        )  # fmt: skip
+        return released, metrics
+
+    def _noise(self, weights: Sequence[float], start: Sequence[Any] | None) -> float:
+        if not weights:
+            return math.inf
+        noise = self._wrapper.noise_of(len(weights))
+        if self._workflow is None:
+            return noise
+        dimension = None if start is None else sum(int(np.size(array)) for array in start)
+        try:
+            return rounded_noise(noise, self._wrapper, self._workflow, len(weights), int(min(weights)), dimension)
+        except (InputError, UnsupportedError) as error:
+            self._complain(str(error))
+            return noise
+
+
 def watch(
-    strategy: Any, *, adjacency: str = "add-remove", failures: str = "any", mods: Sequence[Any] = ()
+    strategy: Any,
+    *,
+    adjacency: str = "add-remove",
+    failures: str = "any",
+    mods: Sequence[Any] = (),
+    secure_aggregation: Any = None,
 ) -> FlowerRecord:
-    """Watch a strategy of Flower from now on; call it before `strategy.start`.
+    """Watch a strategy of Flower from now on; call it before the training starts.
 
     Args:
-        strategy: a DifferentialPrivacy...FixedClipping wrapper of `flwr.serverapp.strategy`.
+        strategy: a DifferentialPrivacy...FixedClipping wrapper of `flwr.serverapp.strategy` or `flwr.server.strategy`.
         adjacency: what neighbors are: add-remove, zero-out or substitute; can be asked anew of the record.
         failures: "any", or "by-chance" (see the module's text).
         mods: the mods of the ClientApp, where clipping happens on the client side.
+        secure_aggregation: the SecAgg+ workflow, where one is used; its rounding counts as a part of the update.
 
     Returns:
         The record.
@@ -288,13 +349,19 @@ def watch(
     choice("adjacency", adjacency, ADJACENCIES)
     choice("failures", failures, FAILURES)
     wrapper = wrapper_of(strategy)
-    if wrapper.interface is not MESSAGES:
-        raise UnsupportedError(
-            "Strategies of flwr.server.strategy cannot be watched; use those of flwr.serverapp.strategy, or describe "
-            "the training with read_strategy."
-        )
     if wrapper.client_side:
         check_clipped_by_clients(mods)
-    if "configure_train" in vars(strategy):
-        raise InputError("This strategy is watched already, or its configure_train was replaced; make a new one.")
-    return FlowerRecord(wrapper, adjacency, failures)
+    if secure_aggregation is not None:
+        if wrapper.interface is MESSAGES:
+            raise UnsupportedError(
+                "Flower 1.42 aggregates securely with strategies of flwr.server.strategy only; this one would see every"
+                " update. Wrap flwr.server.strategy.FedAvg, or leave secure_aggregation out."
+            )
+        check_secure_aggregation(wrapper)
+    if wrapper.interface.configure in vars(strategy):
+        raise InputError(
+            f"This strategy is watched already, or its {wrapper.interface.configure} was replaced; make a new one."
+        )
+    if wrapper.interface is MESSAGES:
+        return FlowerRecord(wrapper, adjacency, failures)
+    return _LegacyRecord(wrapper, adjacency, failures, secure_aggregation)

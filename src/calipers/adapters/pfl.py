@@ -16,9 +16,18 @@ The installed pfl is imported when a function is called. Checked with pfl 0.6.
 from __future__ import annotations
 
 import inspect
+import math
+from importlib import metadata
 from typing import Any
 
-from calipers.adapters.federated import GENERATORS, WHOLE_UPDATE, FederatedRun, drawn_rounds, known_rounds
+from calipers.adapters.federated import (
+    GENERATORS,
+    WHOLE_UPDATE,
+    FederatedRun,
+    drawn_rounds,
+    known_rounds,
+    scaled_noise,
+)
 from calipers.domains import COUNT, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.extras import library
@@ -28,12 +37,26 @@ from calipers.run import ADJACENCIES, Run
 
 _MISSING = "Reading pfl needs pfl; install it with: pip install '.[pfl]'"
 _KNOWN = " Calipers reads pfl 0.6."
-_FINITE = "Every update is finite: pfl 0.6 does not clip one with a NaN in it."
+FIXED_ORDER = (
+    "Users come in a fixed order: without one of them all later cohorts hold other users, and nothing is proven for "
+    "adding or removing a user. Ask for adjacency 'zero-out' or 'substitute'."
+)
+UNBOUNDED_MESSAGES = (
+    "The noise of a local mechanism is on every message of a user, and with the sampler 'random' nobody bounds how "
+    "many messages a user sends. Use get_user_sampler('minimize_reuse', ...)."
+)
+FINITE = "Every update is finite: pfl 0.6 does not clip one with a NaN in it."
 
 
 def pfl_module(name: str) -> Any:
     """A module of the installed pfl, or `MissingExtraError` with the line to type."""
     return library(name, _MISSING, _KNOWN)
+
+
+def pfl_version() -> str:
+    """The installed release, which the package itself does not name."""
+    pfl_module("pfl")
+    return metadata.version("pfl")
 
 
 def read_backend(
@@ -57,14 +80,14 @@ def read_backend(
     COUNT.check_int("cohort_size", cohort_size)
     COUNT.check_int("rounds", rounds)
     choice("adjacency", adjacency, ADJACENCIES)
-    _check_backend(backend)
-    mechanism, local = _mechanism(backend._postprocessors)
-    draw, found = _users(backend._training_dataset, users)
-    conditions = (_FINITE, *_scaled(mechanism), WHOLE_UPDATE, GENERATORS)
+    check_backend(backend)
+    mechanism, local = mechanism_of(backend._postprocessors)
+    draw, found = users_of(backend._training_dataset, users)
+    if found is None:
+        raise InputError("The sampler 'minimize_reuse' does not say how many users there are; add users.")
+    conditions = (FINITE, *scaled_down(mechanism), WHOLE_UPDATE, GENERATORS)
     banded = pfl_module("pfl.privacy.ftrl_mechanism").BandedMatrixFactorizationMechanism
-    noise = float(mechanism.relative_noise_stddev)
-    if not noise > 0:
-        raise UnsupportedError("The mechanism adds no noise (relative_noise_stddev=0): nothing is protected.")
+    noise = noise_for(adjacency, noise_of(mechanism), backend._postprocessors)
     if draw == "random" and not local:
         if isinstance(mechanism, banded):
             raise UnsupportedError(
@@ -74,10 +97,7 @@ def read_backend(
         run = drawn_rounds("with-replacement", found, cohort_size, noise, rounds, adjacency)
         return FederatedRun((run,), conditions)
     if draw == "random":
-        raise UnsupportedError(
-            "The noise of a local mechanism is on every message of a user, and with the sampler 'random' nobody bounds "
-            "how many messages a user sends. Use get_user_sampler('minimize_reuse', ...)."
-        )
+        raise UnsupportedError(UNBOUNDED_MESSAGES)
     return FederatedRun(_in_turn(mechanism, found, cohort_size, noise, rounds, adjacency, local), conditions)
 
 
@@ -86,10 +106,7 @@ def _in_turn(
 ) -> tuple[Run, ...] | CorrelatedNoise:
     """Users in a fixed order: each takes part at known times, at most this often."""
     if adjacency == "add-remove":
-        raise UnsupportedError(
-            "Users come in a fixed order: without one of them all later cohorts hold other users, and nothing is "
-            "proven for adding or removing a user. Ask for adjacency 'zero-out' or 'substitute'."
-        )
+        raise UnsupportedError(FIXED_ORDER)
     if cohort_size > users:
         raise UnsupportedError(f"A cohort of {cohort_size} holds some of the {users} users twice; use smaller cohorts.")
     times = -(-rounds * cohort_size // users)
@@ -103,7 +120,8 @@ def _in_turn(
     return CorrelatedNoise(matrix, noise, Patterns(users // cohort_size, times), adjacency=adjacency)
 
 
-def _check_backend(backend: Any) -> None:
+def check_backend(backend: Any) -> None:
+    """`UnsupportedError` for a backend that may combine users otherwise than by the sum over a cohort."""
     base = pfl_module("pfl.aggregate.base")
     if type(backend) is not pfl_module("pfl.aggregate.simulate").SimulatedBackend:
         raise UnsupportedError(f"Expected pfl's SimulatedBackend, got {type(backend).__name__}; no other is known.")
@@ -117,7 +135,7 @@ def _check_backend(backend: Any) -> None:
         )
 
 
-def _mechanism(postprocessors: list[Any]) -> tuple[Any, bool]:
+def mechanism_of(postprocessors: list[Any]) -> tuple[Any, bool]:
     """The Gaussian mechanism, and whether it is applied to every user's statistics by itself."""
     privacy = pfl_module("pfl.privacy.privacy_mechanism")
     weighting = pfl_module("pfl.aggregate.weighting")
@@ -127,6 +145,11 @@ def _mechanism(postprocessors: list[Any]) -> tuple[Any, bool]:
             raise UnsupportedError(
                 "WeightByDatapoints divides the sum by the exact number of data points of the cohort, which no noise "
                 "protects. Use WeightByUser."
+            )
+        if type(one) is weighting.WeightByUser and any(made is not None for made, _ in found):
+            raise UnsupportedError(
+                "WeightByUser after the mechanism divides a clipped contribution by the weight it had, which may make "
+                "it longer again. Put it before the mechanism."
             )
         if isinstance(one, privacy.CentralPrivacyMechanism):
             found.append((_gaussian(_underlying(one)), False))
@@ -165,8 +188,8 @@ def _gaussian(mechanism: Any) -> Any:
     return mechanism
 
 
-def _users(dataset: Any, users: int | None) -> tuple[str, int]:
-    """How users are drawn, "random" or "in turn", and how many there are."""
+def users_of(dataset: Any, users: int | None) -> tuple[str, int | None]:
+    """How users are drawn, "random" or "in turn", and how many there are (None: neither sampler nor `users` says)."""
     data, sampling = pfl_module("pfl.data.federated_dataset"), pfl_module("pfl.data.sampling")
     if isinstance(dataset, data.ArtificialFederatedDataset):
         raise UnsupportedError(
@@ -177,9 +200,7 @@ def _users(dataset: Any, users: int | None) -> tuple[str, int]:
         raise UnsupportedError(f"How {type(dataset).__name__} draws users is not known; use FederatedDataset.")
     sampler = dataset.user_sampler
     if type(sampler) is sampling.MinimizeReuseUserSampler:
-        if users is None:
-            raise InputError("The sampler 'minimize_reuse' does not say how many users there are; add users.")
-        return "in turn", COUNT.check_int("users", users)
+        return "in turn", None if users is None else COUNT.check_int("users", users)
     if getattr(sampler, "__qualname__", "") == "get_user_sampler.<locals>.<lambda>":
         ids = list(inspect.getclosurevars(sampler).nonlocals["user_ids"])
         if len(set(ids)) < len(ids) or users not in (None, len(ids)):
@@ -192,7 +213,30 @@ def _users(dataset: Any, users: int | None) -> tuple[str, int]:
     )
 
 
-def _scaled(mechanism: Any) -> tuple[str, ...]:
+def noise_of(mechanism: Any) -> float:
+    """The deviation of the noise on the sum, in clipping bounds; `UnsupportedError` where there is none."""
+    noise = float(mechanism.relative_noise_stddev)
+    if not noise > 0:
+        raise UnsupportedError("The mechanism adds no noise (relative_noise_stddev=0): nothing is protected.")
+    return noise
+
+
+def noise_for(adjacency: str, noise: float, postprocessors: list[Any]) -> float:
+    """The noise multiplier for these neighbors: with adaptive clipping a zeroed-out user also turns its indicator.
+
+    The indicator is +s or -s, and noise is relative to the length L of update and indicator together: L^2 = C^2 + s^2.
+    An update of norm C whose indicator is -s becomes 0 with indicator +s and moves the sum by C^2 + 4 s^2, squared.
+    """
+    adaptive = pfl_module("pfl.privacy.adaptive_clipping").AdaptiveClippingGaussianMechanism
+    found = [one for one in postprocessors if type(one) is adaptive]
+    if adjacency != "zero-out" or not found:
+        return noise
+    share = noise / float(found[0]._clipping_indicator_noise_stddev)  # s / L
+    return scaled_noise(noise, 1.0, math.sqrt(1.0 + 3.0 * share * share))
+
+
+def scaled_down(mechanism: Any) -> tuple[str, ...]:
+    """A sentence if the accountant's `noise_scale` has reduced the noise."""
     accountant = getattr(mechanism, "_privacy_accountant", None)
     if accountant is None or accountant.noise_scale == 1.0:
         return ()
