@@ -176,6 +176,8 @@ class Document:
     badges: tuple[Badge, ...] = ()
     opening: tuple[Block, ...] = ()
     sections: tuple[Section, ...] = ()
+    model: str = ""
+    """What the report is about, as its owner calls it."""
     origin: str = ""
     """Version, date, command and hash, set when the report is written."""
 
