@@ -17,11 +17,13 @@ SHARE_SECONDS ?= 120
 export CALIPERS_TURN = $(SHARE)
 # What Python compiles is kept, whatever the shell says: tests start many processes.
 export PYTHONDONTWRITEBYTECODE =
+# Groups of pyproject.toml (PEP 735) need a newer pip than Python 3.11 brings along.
+PIP := 'pip>=25.1'
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 # What the installed metadata is made from: a change here means installing again.
-METADATA := pyproject.toml src/calipers/_version.py
+METADATA := pyproject.toml hatch_build.py src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce house clean
+.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce house package clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,21 +33,21 @@ run: $(VENV)/.calipers ## measure the example run
 	@echo
 	@echo "Call it yourself with $(BIN)/calipers, or with calipers after: source $(BIN)/activate"
 
-test: $(VENV)/.extra-test ## the quick tests, on two cores; says what it leaves out
+test: $(VENV)/.group-test ## the quick tests, on two cores; says what it leaves out
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-share: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## a fifth of the slow and heavy tests, chosen by the commit
+test-share: $(VENV)/.group-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## a fifth of the slow and heavy tests, chosen by the commit
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or heavy) and not explorer and not jax_privacy and not callbacks and not flower and not pfl and not nvflare" --share $(SHARE) --share-seconds $(SHARE_SECONDS)
 	# Status 5: this share holds none of them.
 	KERAS_BACKEND=torch $(BIN)/python -m pytest -m "(slow or heavy) and (jax_privacy or callbacks)" --share $(SHARE) --share-seconds 60 || [ $$? -eq 5 ]
 
-test-slow: $(VENV)/.extra-test ## all tests that `make test` leaves out for their time
+test-slow: $(VENV)/.group-test ## all tests that `make test` leaves out for their time
 	$(BIN)/python -m pytest -m "(slow or heavy) and not flower and not pfl and not nvflare"
 
-durations: $(VENV)/.extra-test ## measure every test that needs no library; tests/durations.txt says which are slow
+durations: $(VENV)/.group-test ## measure every test that needs no library; tests/durations.txt says which are slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not dp_accounting and not dask and not opacus and not torch and not jax_privacy and not explorer and not callbacks and not flower and not pfl and not nvflare and not heavy" --write-durations tests/durations.txt
 
-test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
+test-adapters: $(VENV)/.group-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
 	$(BIN)/python -m pytest $(PARALLEL) -m "(dp_accounting or opacus or torch or dask) and not jax_privacy and not slow and not heavy"
 	# In a process of its own: where JAX runs, PyTorch's loaders must not fork.
 	$(BIN)/python -m pytest -m "jax_privacy and not slow and not heavy"
@@ -54,35 +56,38 @@ test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-d
 test-federated: $(FEDERATED_VENV)/.libraries ## the tests with Flower, pfl and NVFlare, and the simulation of examples/federated (installs them)
 	$(FEDERATED_VENV)/bin/python -m pytest $(PARALLEL) -m "flower or pfl or nvflare" tests/federated tests/house/test_docs_examples.py
 
-test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browser ## the tests of the local page, in Chromium
+test-explorer: $(VENV)/.group-test $(VENV)/.extra-explorer $(VENV)/.group-browser ## the tests of the local page, in Chromium
 	.ci/chromium
 	$(BIN)/python -m pytest -m explorer
 
-fuzz: $(VENV)/.extra-test ## a hundred hostile command lines and files; all 5,000: --count 5000 (tests/RANDOM.md)
+fuzz: $(VENV)/.group-test ## a hundred hostile command lines and files; all 5,000: --count 5000 (tests/RANDOM.md)
 	mkdir -p build
 	OMP_NUM_THREADS=1 $(BIN)/python tests/drivers/fuzz_cli.py --seed 1 --count 100 --log build/fuzz.jsonl
 
-mutations: $(VENV)/.extra-test ## lines broken on purpose, each must fail a quick test (tests/MUTATIONS.md); OF=10: a tenth, chosen by the commit
+mutations: $(VENV)/.group-test ## lines broken on purpose, each must fail a quick test (tests/MUTATIONS.md); OF=10: a tenth, chosen by the commit
 	$(BIN)/python tests/drivers/mutations.py --share $(SHARE) --of $(or $(OF),1)
 
-certificates: $(VENV)/.extra-test ## check the example certificates with the checker alone
+certificates: $(VENV)/.group-test ## check the example certificates with the checker alone
 	$(BIN)/python -m calipers_verify examples/certificates/*.cert.json
 
-lint: $(VENV)/.extra-dev ## style: ruff check, ruff format --check
+package: $(VENV)/.group-test ## build wheel and sdist, check both, install them in an environment of their own and use them
+	.ci/package $(BIN)/python
+
+lint: $(VENV)/.group-dev ## style: ruff check, ruff format --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(VENV)/.extra-dev ## let ruff rewrite what it can
+format: $(VENV)/.group-dev ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(VENV)/.extra-dev ## mypy --strict on src
+types: $(VENV)/.group-dev ## mypy --strict on src
 	$(BIN)/mypy --strict src
 
-layers: $(VENV)/.extra-dev ## which room may import which
+layers: $(VENV)/.group-dev ## which room may import which
 	$(BIN)/lint-imports --no-logo
 
-docs: $(VENV)/.extra-docs ## the documentation, in build/docs; GALLERY=none leaves the papers' figures out
+docs: $(VENV)/.group-docs ## the documentation, in build/docs; GALLERY=none leaves the papers' figures out
 	CALIPERS_GALLERY=$(or $(GALLERY),quick) $(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
 
@@ -118,20 +123,30 @@ $(BENCH_VENV)/.peers: benchmarks/requirements.txt $(METADATA)
 $(FEDERATED_VENV)/.libraries: tests/federated/requirements.txt tests/federated/libraries.txt $(METADATA)
 	@echo "setting up $(FEDERATED_VENV) with Flower, pfl and NVFlare"
 	@.ci/venv $(FEDERATED_VENV)
-	@$(FEDERATED_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq -r $< --editable '.[test]'
+	@$(FEDERATED_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq $(PIP)
+	@$(FEDERATED_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq -r $< --group test --editable .
 	@$(FEDERATED_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq --no-deps -r tests/federated/libraries.txt
 	@touch $@
 
 # PyTorch first and by its own name and version: with Opacus alone pip would choose one.
-$(VENV)/.libraries: benchmarks/requirements.txt $(METADATA) $(VENV)/.made
+$(VENV)/.libraries: benchmarks/requirements.txt $(METADATA) $(VENV)/.pip
 	@echo "installing Opacus, JAX-Privacy, Lightning, Transformers and Keras"
 	@$(PIP_INSTALL) "$$(grep '^torch' $<)"
-	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy,lightning,transformers,peft,keras,tensorboard]'
+	@$(PIP_INSTALL) --group libraries --editable '.[opacus,jax-privacy,lightning,transformers,keras]'
 	@touch $@
 
 $(VENV)/.calipers: $(METADATA) $(VENV)/.made
 	@echo "installing calipers"
 	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.pip: $(VENV)/.made
+	@$(PIP_INSTALL) $(PIP)
+	@touch $@
+
+$(VENV)/.group-%: $(METADATA) $(VENV)/.pip
+	@echo "installing calipers with the group $*"
+	@$(PIP_INSTALL) --group $* --editable .
 	@touch $@
 
 $(VENV)/.extra-%: $(METADATA) $(VENV)/.made

@@ -7,5 +7,6 @@ folder=${2:-$(mktemp -d)}
 git clone -q "$repository" "$folder/calipers"
 cd "$folder/calipers"
 make run
-.venv/bin/python -m pip --disable-pip-version-check --no-input install -qq --editable '.[test,verify]'
+.venv/bin/python -m pip --disable-pip-version-check --no-input install -qq 'pip>=25.1'
+.venv/bin/python -m pip --disable-pip-version-check --no-input install -qq --group test --editable '.[verify]'
 .venv/bin/python -m pytest -m slow tests/cli/test_first_five_minutes.py

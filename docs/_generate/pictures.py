@@ -3,7 +3,7 @@
     python docs/_generate/pictures.py FOLDER           every picture at every width, to be looked at
     python docs/_generate/pictures.py --documentation  those of the first page, in docs/_static
 
-It needs the extras explorer and browser, and Chromium with its driver.
+It needs the extra explorer, the group browser, and Chromium with its driver.
 """
 
 from __future__ import annotations

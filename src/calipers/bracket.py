@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from dataclasses import dataclass, field
 
 from calipers.citations import statement
 from calipers.errors import CertificationError, InputError
-from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.numerics.decimals import ceil_digits, directed, floor_digits
 from calipers.shown import Shown, as_record
+
+_FORMAT = re.compile(r"(?P<place>(?:.?[<>^])?[1-9]?[0-9]*)(?:\.(?P<digits>[0-9]{1,2})(?P<kind>[feg%]))?")
 
 
 class Side(enum.Enum):
@@ -106,6 +109,24 @@ class Bracket(Shown):
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
+
+    def __format__(self, spec: str) -> str:
+        """Both ends in this format, rounded outward: f"{bracket:.2f}" has a lower end that is not above its own.
+
+        Args:
+            spec: as for a float, `.2f`, `.3e`, `.4g` or `.1%` with an alignment and a width before it, or these alone.
+
+        Raises:
+            ValueError: for another format.
+        """
+        found = _FORMAT.fullmatch(spec)
+        if found is None:
+            raise ValueError(f"Cannot format a bracket as {spec!r}; write '.2f', '.3e', '.4g' or '.1%', or a width.")
+        text = str(self)
+        if found["kind"]:
+            digits, kind = int(found["digits"]), found["kind"]
+            text = f"[{directed(self.lower, digits, kind, up=False)}, {directed(self.upper, digits, kind, up=True)}]"
+        return format(text, found["place"] or "")
 
     def __str__(self) -> str:
         """The digits of every table, the lower end rounded down, the upper end up: it holds as printed."""

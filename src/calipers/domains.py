@@ -31,11 +31,11 @@ class Domain:
     def __str__(self) -> str:
         """What follows "in": "(0, 1)", "the whole numbers from 1 to 10"."""
         if self.integer:
-            first, last = ("" if math.isinf(end) else f"{end:g}" for end in (self.low, self.high))
+            first, last = ("" if math.isinf(end) else _end(end) for end in (self.low, self.high))
             return f"the whole numbers{f' from {first}' if first else ''}{f' to {last}' if last else ' on'}"
         left = "(" if self.low_open or math.isinf(self.low) else "["
         right = ")" if self.high_open or math.isinf(self.high) else "]"
-        return f"{left}{self.low:g}, {self.high:g}{right}"
+        return f"{left}{_end(self.low)}, {_end(self.high)}{right}"
 
     def __contains__(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -61,6 +61,11 @@ class Domain:
     def check_int(self, name: str, value: object, remedy: str = "") -> int:
         """`check` for an integer domain, typed as one."""
         return int(self.check(name, value, remedy))
+
+
+def _end(value: float) -> str:
+    """An end of a domain: large whole numbers with all their digits, 9,007,199,254,740,992 and not 9.0072e+15."""
+    return f"{int(value):,}" if math.isfinite(value) and 1e6 <= abs(value) < 1e17 else f"{value:g}"
 
 
 POSITIVE = Domain(0.0, math.inf, low_open=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from calipers.errors import MissingExtraError, UnsupportedError
@@ -25,11 +27,18 @@ def library(name: str, missing: str, known: str = "") -> Any:
 
         installed = name.partition(".")[0]
         if isinstance(error, ImportError) and find_spec(installed) is None:
-            raise MissingExtraError(missing) from error
+            raise MissingExtraError(hint(missing)) from error
         said = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(". ")
         raise UnsupportedError(
             f"{installed} {_version(installed)} is installed, but importing {name} fails: {said}.{known}"
         ) from error
+
+
+def hint(words: str) -> str:
+    """Words with "pip install '.[extra]'", the line for a clone; in an installed package it names calipers instead."""
+    if (Path(__file__).parents[2] / "pyproject.toml").is_file():
+        return words
+    return re.sub(r"'\.(\[[\w-]+\])'( in (the|a) clone( of Calipers)?)?", r"'calipers\1'", words)
 
 
 def on_demand(module: str, name: str, behavior: type[Any], base: Callable[[], Any]) -> Callable[[str], Any]:

@@ -20,13 +20,13 @@ def kept(method: Callable[Concatenate[Own, Asked], Answer]) -> Callable[Concaten
     That there is none is an answer too, and may have taken as long: a refusal is kept in its words, without the frames
     that it came from.
     """
-    place = f"{method.__qualname__} kept"
+    place = method.__qualname__
 
     @functools.wraps(method)
     def answered(self: Own, /, *args: Asked.args, **named: Asked.kwargs) -> Answer:
         answers: dict[object, Answer]
         refusals: dict[object, _Refusal]
-        answers, refusals = self.__dict__.setdefault(place, ({}, {}))
+        answers, refusals = self.__dict__.setdefault("_kept", {}).setdefault(place, ({}, {}))
         asked = (args, *named.items())
         if asked in refusals:
             kind, words = refusals[asked]

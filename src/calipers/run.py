@@ -210,7 +210,13 @@ class Run(RunFields, Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the description left open and how it was read."""
-        return scheme_of(self).reading(self)
+        if self.unit is None or self.records_per_unit > 1:
+            return scheme_of(self).reading(self)
+        return (
+            *scheme_of(self).reading(self),
+            f"One {self.unit} is read as one example, clipped and drawn as a whole (records_per_unit = 1). Where a "
+            f"{self.unit} has several examples that are clipped one by one, give their largest number: it leaks more.",
+        )
 
     def replace(self, **changes: object) -> Run:
         """A new run with some keys changed.

@@ -6,7 +6,20 @@ import json
 
 import pytest
 
-ROUNDS = ("--dataset-size", 12, "--batch-size", 4, "--steps", 5, "--noise-multiplier", 2, "--unit", "client")
+ROUNDS = (
+    "--dataset-size",
+    12,
+    "--batch-size",
+    4,
+    "--steps",
+    5,
+    "--noise-multiplier",
+    2,
+    "--records-per-unit",
+    1,
+    "--unit",
+    "client",
+)
 
 
 @pytest.mark.parametrize("sampler", ["without-replacement", "with-replacement"])
@@ -25,12 +38,14 @@ def test_a_client_is_called_a_client(calipers, sampler, adjacency):
 
 
 def test_several_records_of_a_unit_stay_records(calipers):
-    result = calipers("measure", *ROUNDS[:-1], "patient", "--records-per-unit", 3, "--sampler", "without-replacement")
+    result = calipers(
+        "measure", *ROUNDS[:-4], "--unit", "patient", "--records-per-unit", 3, "--sampler", "without-replacement"
+    )
     assert "one patient with up to 3 records" in " ".join(result.stdout.split())
 
 
 def test_the_bracket_is_that_of_the_same_run(calipers):
     given = calipers("measure", *ROUNDS, "--sampler", "without-replacement", "--json")
-    plain = calipers("measure", *ROUNDS[:-2], "--sampler", "without-replacement", "--json")
+    plain = calipers("measure", *ROUNDS[:-4], "--sampler", "without-replacement", "--json")
     found, expected = (json.loads(one.stdout)["epsilon"][0] for one in (given, plain))
     assert (found["lower"], found["upper"]) == (expected["lower"], expected["upper"])

@@ -99,3 +99,17 @@ def test_a_disk_that_fills_up_leaves_the_output_empty(refused, tmp_path, monkeyp
 
 def test_a_self_test_has_no_report(refused, tmp_path):
     assert "--report has no meaning" in refused(*AUDIT, "--self-test", "--report", tmp_path / "out.html")
+
+
+def test_a_report_has_the_title_and_the_model_that_were_given(calipers, tmp_path):
+    place = tmp_path / "out.md"
+    result = calipers("measure", *FIXED, "--report", place, "--report-title", "Card", "--report-model", "triage-7")
+    assert result.exit_code == 0
+    assert place.read_text("utf-8").startswith("## Card\n\nModel: triage-7\n")
+
+
+@pytest.mark.parametrize("option", ["--report-title", "--report-model"])
+def test_a_title_without_a_report_is_refused_before_anything_is_computed(calipers, option):
+    result = calipers("measure", *FIXED, option, "Card")
+    assert result.exit_code == 2
+    assert f"{option} is about the report; name its file with --report." in " ".join(result.stderr.split())

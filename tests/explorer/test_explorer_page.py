@@ -210,6 +210,21 @@ def test_the_noise_for_an_epsilon_is_solved_for(page: Page, page_explorer: Explo
     assert 0.49 < upper <= 0.5
 
 
+def test_solving_for_the_noise_counts_seconds_and_can_be_cancelled(page: Page, page_explorer: Explorer) -> None:
+    """The button says for how long, ends the search when it is clicked again, and leaves the run as it was."""
+    shuffled = {"dataset_size": 60_005, "batch_size": 250, "epochs": 30, "noise_multiplier": 1, "sampler": "shuffle"}
+    page.open(address(page_explorer, {**shuffled, "last_batch": "drop"}))
+    before, button = page.exact(), page.one("#solve-noise")
+    page.one("input[name=target]").send_keys("0.1")
+    button.click()
+    page.until(lambda: button.text.startswith("Cancel ("), "a way to cancel")
+    page.until(lambda: button.text not in ("Cancel (0 s)", "Solve for sigma"), "seconds")
+    button.click()
+    page.until(lambda: button.text == "Solve for sigma", "the search to end")
+    assert page.exact() == before
+    assert button.is_enabled()
+
+
 def test_a_run_has_a_name_and_phases(page: Page, page_explorer: Explorer) -> None:
     """A second phase leaks more; its name and phases are in the address and in the verdict."""
     page.open(address(page_explorer, SMALL))

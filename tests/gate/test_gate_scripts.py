@@ -122,7 +122,22 @@ def hook() -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "taken"),
-    [("run.toml", True), ("runs/mnist-run.toml", True), ("pyproject.toml", False), ("run.json", False)],
+    [
+        ("run.toml", True),
+        ("runs/mnist-run.toml", True),
+        ("runs/mnist.toml", True),
+        ("configs/run/a/b.toml", True),
+        ("mnist_run.toml", True),
+        ("run-2.toml", True),
+        ("mnist.run.toml", True),
+        ("run7.toml", True),
+        ("pyproject.toml", False),
+        ("run.json", False),
+        ("prune.toml", False),
+        ("truncation.toml", False),
+        ("runner/a.toml", False),
+        ("overrun.toml", False),
+    ],
 )
 def test_the_hook_is_shown_run_files(name: str, taken: bool) -> None:
     """pre-commit searches its pattern in the path."""

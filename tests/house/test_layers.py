@@ -27,7 +27,7 @@ def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _import_linter() -> None:
-    pytest.importorskip("importlinter", reason="import-linter comes with the extra dev; `make layers` runs it always")
+    pytest.importorskip("importlinter", reason="import-linter comes with the group dev; `make layers` runs it always")
 
 
 def test_every_room_imports_only_from_the_floors_below() -> None:

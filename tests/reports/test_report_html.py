@@ -160,16 +160,20 @@ def test_a_report_is_complete(pages):
     page = Page(pages["open"])
     headings = [text for tag, text in page.texts if tag == "h2"]
     assert headings == [
+        "How to read this report",
         "All numbers",
         "For other neighbors",
+        "What an attacker gets",
+        "Reconstruction, attribute inference, singling out",
+        "What the numbers do not cover",
+        "What to change",
         "The run",
         "Curves",
-        "What an attacker gets",
         "What the usual accounting would have said",
-        "What to change",
         "A paragraph to paste",
         "What licenses the numbers",
         "Notes",
+        "To sign",
     ]
     captions = [text for tag, text in page.texts if tag == "figcaption"]
     assert captions == ["epsilon", "Trade-off curve", "Low false positive rates", "Privacy profile"]

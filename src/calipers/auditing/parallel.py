@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from calipers.auditing.targets import failure
 from calipers.errors import InputError, MissingExtraError
+from calipers.extras import hint, library
 
 if TYPE_CHECKING:
     from calipers.auditing.game import Game
@@ -63,7 +64,7 @@ def checked_backend(name: str) -> str:
     if name in CLUSTERS:
         if importlib.util.find_spec(CLUSTERS[name]) is None:
             extra = "pip install '.[dask]' in a clone of Calipers" if name == "dask" else "install ray"
-            raise MissingExtraError(f"joblib_backend={name!r} needs the library {CLUSTERS[name]}; {extra}.")
+            raise MissingExtraError(hint(f"joblib_backend={name!r} needs the library {CLUSTERS[name]}; {extra}."))
         if name == "ray":
             importlib.import_module("ray.util.joblib").register_ray()
     elif name not in LOCAL:
@@ -73,6 +74,7 @@ def checked_backend(name: str) -> str:
 
 
 def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backend: str) -> Iterator[PlayedChunk]:
+    library("joblib", "Several processes need joblib: pip install '.[parallel]' in the clone; or play with jobs=1.")
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     flying: list[int] = []

@@ -45,7 +45,7 @@ _audit_options = with_options(
     option("--trials", COUNT, f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
     option("--sequential", bool, "Look several times, end when the claim falls; the confidence covers all looks."),
     option("--most-trials", COUNT, "sequential: go on to so many. [default: --trials]", metavar="N"),
-    option("--canaries", COUNT, "Audit one training run with M canaries; see below.", metavar="M"),
+    option("--canaries", COUNT, "Audit one training run with M canaries; see above.", metavar="M"),
     option(
         "--guesses",
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -30,7 +31,7 @@ SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Si
 @run_options(stated=True)
 @option("--profile", bool, "delta against epsilon instead of the trade-off curve.")
 @option("--epsilon", REAL, "Evaluate the profile here; repeatable. [default: a grid]", multiple=True)
-@option("--side", word(list(SIDES)), "Which jaw.", default="both")
+@option("--side", word(list(SIDES)), "Which bound: upper (proof), lower (attack) or both.", default="both")
 @option(
     "--format", word(FORMATS), "What to write. [default: by the ending of --output, else csv]", called="file_format"
 )
@@ -61,6 +62,11 @@ def curve_command(
       calipers curve --run run.toml --profile --side upper --format csv --output profile.csv
     """
     file_format = chosen_format(file_format, output)
+    if output is None and not profile and sys.stdout.isatty():
+        raise InputError(
+            "The trade-off curve has thousands of rows, too many for a terminal; add --output curve.csv (or "
+            "curve.png), or pipe it: calipers curve ... | less."
+        )
     check_place(output)
     if epsilon and not profile:
         raise InputError("--epsilon chooses points of the profile; add --profile, or leave it out.")

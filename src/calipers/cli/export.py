@@ -17,7 +17,7 @@ FORMS = ("short", "model-card", "checklist", "registry")
 
 @click.command("export", short_help="Write the guarantee for a registry, a checklist or a model card.")
 @click.argument("run_path", metavar="RUN")
-@option("--form", click.Choice(FORMS), "What to write; see below.", default="short")
+@option("--form", click.Choice(FORMS), "What to write; see above.", default="short")
 @option("--delta", REAL, "The delta of the guarantee.", default=1e-5)
 @option("--about", None, "A TOML file that says what Calipers cannot measure.", called="about_path", metavar="FILE")
 @tolerance_option(1e-3)

@@ -145,13 +145,15 @@ def naming_options(message: str, keys: Iterable[str]) -> str:
     for key in (*keys, *keys):  # twice: in a list a word is a key where the one before it is
         option = f"--{key.replace('_', '-')}"
         message = re.sub(rf"(?<![\w-]){key}='([^']+)'", rf"{option} \1", message)
+        message = re.sub(rf"(?<![\w-]){key} = '([^']+)'", rf"{option} \1", message)
+        message = re.sub(rf"(?<![\w-]){key} = (?=\d[\d.]*(?![\w/]))", f"{option} ", message) if "_" in key else message
         message = re.sub(rf"(?<![\w-]){key}=(?=\S)", f"{option} ", message)
         if "_" in key:
             message = re.sub(rf"(?<![\w-]){key}\b", option, message)
         else:
             message = re.sub(rf"\b{key}(?= or epochs| and epochs contradict)", option, message)
             before = r"\b(?:Expected|[Ll]eave out|give|add|or|and|needs|one of)|--[\w-]+,"
-            after = r" in | to be | or | and | contradict|[.;,:]|$"
+            after = r" in | to be | or | and | contradict| for it|[.;,:]|$"
             message = re.sub(rf"({before}) {key}(?={after})", rf"\1 {option}", message)
     return message
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.failures import BY_OPTIONS
+from calipers.cli.failures import BY_OPTIONS, naming_options
 from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
 from calipers.cli.subjects import EventFile, MenuFile, Subject, subject_of, with_noisy_options, with_stated_options
@@ -123,8 +123,20 @@ def _runs(
     """The phases described by options, or by a file with options that replace what it says."""
     load_special()
     if run_file is None:
-        return (Run.from_dict(defaults | given),)
+        run = Run.from_dict(defaults | given)
+        _refuse_open_unit(given)
+        return (run,)
     return load_changed(run_file, given, defaults, beside)
+
+
+def _refuse_open_unit(given: Mapping[str, object]) -> None:
+    """A unit without a number of records is not protected by what one record shows, and nobody would notice."""
+    if "unit" in given and "records_per_unit" not in given:
+        unit = given["unit"]
+        raise InputError(
+            f"--unit {unit} leaves open how many records one {unit} has. Add --records-per-unit G, the largest number; "
+            f"G = 1 where a {unit} is one record, or is clipped and drawn as a whole."
+        )
 
 
 def load_changed(
@@ -137,6 +149,8 @@ def load_changed(
     load_special()
     filled = {key: value for key, value in given.items() if key in _FILLED}
     phases = load_runs(run_file, defaults={**(defaults or {}), **filled}, beside=beside)
+    if all(phase.records_per_unit == 1 for phase in phases):
+        _refuse_open_unit(given)
     lengths = [f"--{key}" for key in ("steps", "epochs") if key in given]
     if len(phases) > 1 and lengths:
         raise InputError(f"{lengths[0]} would give all {len(phases)} phases of {run_file} one length; change the file.")
@@ -213,9 +227,12 @@ def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | N
 
 
 def show(document: Document, *, explain: bool = False) -> None:
-    """Print a report, in color when standard output is a terminal."""
+    """Print a report, in color when standard output is a terminal; where the run was typed, its keys are options."""
     from calipers.reports.terminal import for_stream, to_text
 
+    typed = click.get_current_context().meta.get(BY_OPTIONS, ())
+    if typed == KEYS:
+        document = document.reworded(lambda text: naming_options(text, KEYS))
     click.echo(for_stream(to_text(document, explain=explain, terminal=sys.stdout.isatty())), nl=False)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.fail_on import fail_on_option
-from calipers.cli.kinds import FILE, Command, option, with_options
+from calipers.cli.kinds import FILE, Command, option, refuse, with_options
 from calipers.cli.options import explain_option, json_option, may_overwrite, overwrite_option, show, wrote
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def _checked(_context: click.Context, _option: click.Parameter, value: str | None) -> Path | None:
     """The path, refused before anything is computed if no report can be written there."""
     if value is None:
+        title, model = _named()
+        refuse("is about the report; name its file with --report.", report_title=title, report_model=model)
         return None
     from calipers.reports.files import check_report_path
 
@@ -29,7 +31,7 @@ def _checked(_context: click.Context, _option: click.Parameter, value: str | Non
 
 
 def report_option(command: Command) -> Command:
-    """Add --report and --overwrite; the command gets `report_path`."""
+    """Add --report, its title and model, and --overwrite; the command gets `report_path`."""
     report = option(
         "--report",
         FILE,
@@ -38,7 +40,23 @@ def report_option(command: Command) -> Command:
         metavar="FILE",
         callback=_checked,
     )
-    return report(overwrite_option(command))
+    title = option("--report-title", None, "The title of the report.", metavar="TEXT", **_KEPT)
+    model = option("--report-model", None, "The name of the model, below the title.", metavar="TEXT", **_KEPT)
+    return report(title(model(overwrite_option(command))))
+
+
+def _remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    context.meta[f"calipers.{option.name}"] = value
+
+
+def _named() -> tuple[str | None, str | None]:
+    """The title and the model that were given."""
+    about = click.get_current_context().meta
+    return about.get("calipers.report_title"), about.get("calipers.report_model")
+
+
+# Read before --report, which refuses them where it is not given.
+_KEPT: dict[str, Any] = {"expose_value": False, "is_eager": True, "callback": _remember}
 
 
 def write_when_asked(path: Path | None, build: Callable[[], Report]) -> None:
@@ -47,7 +65,8 @@ def write_when_asked(path: Path | None, build: Callable[[], Report]) -> None:
         return
     from calipers.reports.files import write_report
 
-    write_report(build(), path, overwrite=True)  # checked before anything was computed
+    title, model = _named()
+    write_report(build(), path, title=title, model=model, overwrite=True)  # checked before anything was computed
     wrote(path)
 
 

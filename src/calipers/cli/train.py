@@ -50,7 +50,7 @@ _SAMPLING = ("sampler", "last_batch", "reshuffle", "max_batch_size", "cycle", "p
 @click.option("--optimizer", type=word(("sgd", "adam")), default="sgd", show_default=True)
 @option("--momentum", REAL, "adam: its first beta, 0 for 0.9.", default=0.0)
 @click.option("--schedule", type=word(("constant", "cosine")), default="constant", show_default=True)
-@option("--vocabulary", word(("hashed", "frequent")), "Text: see below.", show_default=False, default="hashed")
+@option("--vocabulary", word(("hashed", "frequent")), "Text: see above.", show_default=False, default="hashed")
 @option("--seed", COUNT, "Repeatable and guessable. [default: the system's entropy]")
 @option("--device", None, "auto, cpu or cuda.", default="auto")
 @option("--micro-batch", COUNT, "Records whose gradients are held at once. [default: what fits]", metavar="K")

@@ -28,14 +28,14 @@ KINDS = ("gradients", "examples", "pairs")
 SHADOWS, TRIALS = 64, 500
 
 audit_options = with_options(
-    option("--canaries", COUNT, "Audit the run by M canaries; see below.", metavar="M"),
+    option("--canaries", COUNT, "Audit the run by M canaries; see above.", metavar="M"),
     option(
         "--canary-kind",
         word(KINDS),
         "Gradients beside the model's (white-box), mislabeled examples, or pairs of them (black-box).",
         default="gradients",
     ),
-    option("--lira", COUNT, "Is record I told? Trains many times; see below.", metavar="I"),
+    option("--lira", COUNT, "Is record I told? Trains many times; see above.", metavar="I"),
     option("--wrong-label", bool, "lira: give the record the next label."),
     option("--white-box", bool, "lira: the adversary sees every noisy sum, not the model alone."),
     option("--shadows", COUNT, f"lira: trainings each way to fit to. [default: {SHADOWS}]"),

@@ -104,4 +104,4 @@ class Beside:
             f"(noise multiplier {listed}): together one Gaussian, whose noise multiplier is the one of the run shown "
             "(Andrew et al. 2021, Theorem 1). A count that is divided by the realized batch size is not covered."
         )
-        return dataclasses.replace(measurement, conditions=(note, *measurement.conditions))
+        return dataclasses.replace(measurement, conditions=(note, *measurement.conditions), others_zero=False)

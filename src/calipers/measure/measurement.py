@@ -79,6 +79,8 @@ class Measurement(Printed):
     _missed: list[str] = field(default_factory=list, repr=False)
     dataset_sizes: tuple[int, int] | None = None
     stated: Stated | None = None
+    others_zero: bool = field(default=False, repr=False)
+    """Whether the attack is one on a single record while all other gradients are zero (`calipers.measure.success`)."""
     _answers: dict[tuple[str, float], _Jaws] = field(default_factory=dict, repr=False)
 
     @property
@@ -200,6 +202,25 @@ class Measurement(Printed):
         prior = PROBABILITY.check("prior", prior)
         low, high = (float(self.envelope(side).bayes_error(prior)) for side in (Side.UPPER, Side.LOWER))
         return self._bracket(low, high)
+
+    def success(self, baseline: float) -> Bracket:
+        """The largest probability of naming a secret of one record, where a guess is right with `baseline`.
+
+        Covers attribute inference, reconstruction and naming a given person (`calipers.measure.success`).
+
+        Args:
+            baseline: what the best guess gets that knows everything but the record, in (0, 1).
+
+        Returns:
+            upper: no attacker's success is larger, in any game with this baseline. lower: some game with this
+            baseline has an attacker whose success is as large, or comes as near as one likes.
+
+        Raises:
+            UnsupportedError: in the isolated view, which says nothing about the trained model.
+        """
+        from calipers.measure.success import success
+
+        return success(self, baseline)
 
     @kept
     @implements("gomez2025:eq21", "gomez2025:eq24")

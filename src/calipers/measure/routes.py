@@ -33,6 +33,7 @@ from calipers.measure.jaw import Evaluation, Jaw
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
 from calipers.measure.selection import Selection, selected
+from calipers.measure.success import others_are_zero
 from calipers.measure.told import DealtProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run, as_phases
@@ -86,7 +87,8 @@ def measure(
     # Where the very steps that are claimed were executed, both are computed once.
     claim = Claim(claimed.sharing(found.above), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
-    return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes)
+    alone = dataset_sizes is None and all(map(others_are_zero, phases))
+    return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes, others_zero=alone)
 
 
 _USUAL_DELTA = 1e-5

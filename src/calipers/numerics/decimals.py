@@ -46,6 +46,22 @@ def setting(value: float) -> str:
     return nearest_digits(value, 12)
 
 
+def directed(value: float, digits: int, kind: str, *, up: bool) -> str:
+    """The value as format(value, f".{digits}{kind}") writes it (f, e, g or %), rounded up or down and never past it."""
+    rounding = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
+    if kind == "g" or not math.isfinite(value):
+        return _rounded(value, max(digits, 1), rounding)
+    exact = Decimal(value).scaleb(2, _EXACT) if kind == "%" else Decimal(value)
+    if kind == "e":
+        return f"{decimal.Context(prec=digits + 1, rounding=rounding).create_decimal(exact):.{digits}e}"
+    fixed = exact.quantize(Decimal(1).scaleb(-digits), rounding, _EXACT)
+    return f"{_EXACT.add(fixed, Decimal(0)):f}{'%' if kind == '%' else ''}"  # -0.00 is 0.00
+
+
+_EXACT = decimal.Context(prec=2000)
+"""Enough for all digits of every double: 309 before the point and 1,074 after it."""
+
+
 def _rounded(value: float, digits: int, rounding: str) -> str:
     if math.isnan(value):
         raise CertificationError("NaN is no bound and cannot be printed as one.")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -176,8 +177,21 @@ class Document:
     badges: tuple[Badge, ...] = ()
     opening: tuple[Block, ...] = ()
     sections: tuple[Section, ...] = ()
+    model: str = ""
+    """What the report is about, as its owner calls it."""
     origin: str = ""
     """Version, date, command and hash, set when the report is written."""
+
+    def reworded(self, change: Callable[[str], str]) -> Document:
+        """The same with other words for its notices and lists, which may name settings of the run."""
+
+        def changed(block: Block) -> Block:
+            if isinstance(block, Notice):
+                return Notice(change(block.text))
+            return Items(tuple(map(change, block.texts))) if isinstance(block, Items) else block
+
+        sections = (replace(one, blocks=tuple(map(changed, one.blocks))) for one in self.sections)
+        return replace(self, opening=tuple(map(changed, self.opening)), sections=tuple(sections))
 
 
 def at_least(value: float, digits: int = DIGITS) -> Number:

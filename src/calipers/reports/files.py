@@ -82,12 +82,14 @@ def write_report(
     path: str | os.PathLike[str],
     questions: Questions | None = None,
     *,
+    title: str | None = None,
+    model: str | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the report of a measurement, or one that is made already, as the ending says; returns the path.
 
-    `questions` says what a measurement is asked: deltas, epsilons, rates; the usual ones if left out. A file that
-    Calipers did not write is replaced only with `overwrite`.
+    `questions` says what a measurement is asked: deltas, epsilons, rates; the usual ones if left out. `title` stands at
+    its head, `model` says what was trained. A file that Calipers did not write is replaced only with `overwrite`.
     """
     place = check_report_path(path, overwrite=overwrite)
     from calipers.measure import Measurement
@@ -98,7 +100,7 @@ def write_report(
         result = report_measurement(result, questions if questions is not None else Questions())
     elif questions is not None:
         raise InputError("This report is made already; questions are for a measurement. Leave them out.")
-    write_whole(place, rendered(result, place.suffix.lower()))
+    write_whole(place, rendered(result.named(title, model), place.suffix.lower()))
     return place
 
 

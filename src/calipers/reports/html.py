@@ -34,6 +34,7 @@ def to_html(document: parts.Document) -> str:
         title=_text(document.title),
         style=asset("report.css"),
         kind=_text(document.kind),
+        model=f'<p class="model">Model: {_text(document.model)}</p>' if document.model else "",
         badges="".join(_badge(badge) for badge in document.badges),
         verdict=_words(document.verdict),
         opening="\n".join(_block(block) for block in document.opening),

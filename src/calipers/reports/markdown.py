@@ -21,7 +21,8 @@ _STARTS = re.compile(r"^(?:([-+])(?=[-+\s]|$)|(\d+)([.)])(?=\s|$))")
 def to_markdown(document: parts.Document) -> str:
     """The whole text, headings from the second level on so that it fits under a title."""
     badges = " · ".join(plain(badge.text) for badge in document.badges)
-    head = [f"## {plain(document.title)}", f"**{plain(document.verdict)}**"]
+    head = [f"## {plain(document.title)}", *([f"Model: {plain(document.model)}"] if document.model else [])]
+    head.append(f"**{plain(document.verdict)}**")
     head += [f"*{badges}*"] if badges else []
     head += [_block(block) for block in document.opening]
     head += [plain(line) for line in document.subject.split("\n")]

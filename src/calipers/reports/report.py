@@ -21,6 +21,7 @@ from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Notice, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import bracket_figure, profile_figure, rate_figures, target_figure
+from calipers.reports.officer import success_rates
 from calipers.reports.paragraph import paragraph, report_this
 from calipers.reports.records import Record, calibration_record, measurement_record
 from calipers.reports.relations import last_batch_notice
@@ -48,6 +49,14 @@ class Report:
 
     document: Document
     record: Record
+
+    def named(self, title: str | None, model: str | None) -> Report:
+        """The report under its owner's title, about a model by its name; None leaves either as it is."""
+        document = dataclasses.replace(
+            self.document, title=title or self.document.title, model=model or self.document.model
+        )
+        said = {name: value for name, value in (("title", title), ("model", model)) if value}
+        return Report(document, self.record | said)
 
 
 def report_measurement(
@@ -155,6 +164,7 @@ def measured(measurement: Measurement, answers: Answers, found: Sequence[Remedy]
         "measurement": measurement_record(answers),
         "claims": [{"delta": row.at, "standing": row.standing.value} for row in answers.epsilon],
         "evidence": [{**one.to_dict(), "licenses": list(names)} for one, names in answers.evidence().items()],
+        "success": [{"baseline": k, "lower": b.lower, "upper": b.upper} for k, b in success_rates(measurement)],
         "remedies": [remedy.to_dict() for remedy in found],
         "curves": _curves(measurement, answers),
     }

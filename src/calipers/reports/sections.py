@@ -1,7 +1,8 @@
 """The sections of a measurement's report, in the order in which a reader asks.
 
-How private the run is; what was run; what that looks like; what an attacker gets; what the usual accounting would
-have said; what to change; what to write about it; what licenses the numbers; what else to know.
+What the words mean; how private the run is; what an attacker gets, also of a secret; what is not covered; what to
+change; what was run; what that looks like; what the usual accounting would have said; what to write about it; what
+licenses the numbers; what else to know; what to sign.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ from calipers.reports.document import (
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import profile_figure, rate_figures
+from calipers.reports.officer import (
+    reading_section,
+    secrets_section,
+    signature_section,
+    success_rates,
+    uncovered_section,
+)
 from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
@@ -51,16 +59,20 @@ def measurement_sections(
 ) -> tuple[Section, ...]:
     """Everything about one measured run; `facts` are rows that a training loop adds about itself."""
     return (
+        reading_section(answers),
         numbers_section(answers, measurement.tolerance),
         *relations_section(answers),
+        attacker_section(answers),
+        secrets_section(measurement, answers, success_rates(measurement)),
+        uncovered_section(answers),
+        Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),)),
         run_section(answers.runs, facts) if answers.stated is None else stated_section(answers.stated),
         curves_section(measurement, answers),
-        attacker_section(answers),
         claim_section(answers),
-        Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),)),
         Section("A paragraph to paste", (Prose(_PASTE), Quote(paragraph(answers, measurement.tolerance)))),
         evidence_section(answers.evidence().items()),
         *notes_section(answers.notes),
+        *signature_section(answers),
     )
 
 

@@ -38,6 +38,7 @@ class BallsAndBinsScheme(Scheme):
 
     name = "balls-and-bins"
     summary = "random batch"
+    others_zero = True
     drawn_by = "BallsAndBins"
 
     def reading(self, run: RunFields) -> tuple[str, ...]:

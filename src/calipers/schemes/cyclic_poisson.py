@@ -21,6 +21,7 @@ class CyclicPoissonScheme(Scheme):
     summary = "coins, groups in turn"
     whole_epochs = False
     counts_units = ("add-remove", "zero-out", "substitute")
+    others_zero = True
     drawn_by = "CyclicPoisson"
 
     def check(self, run: RunFields) -> None:

@@ -31,6 +31,7 @@ class PoissonScheme(Scheme):
     whole_epochs = False
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
+    others_zero = True
     drawn_by = "Poisson"
 
     def reading(self, run: RunFields) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ class Scheme(ABC):
     isolates: the isolated view is offered, in which all other gradients count as zero.
     counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
     record, and group privacy does the rest.
+    others_zero: in the attack on one record, added or zeroed out, all other gradients are zero (undivided sums).
     drawn_by: the class of `calipers.samplers` that draws such batches, by its name: drawing needs more than describing.
     drawn_with: fields of that class that are no keys of a run.
     """
@@ -80,6 +81,7 @@ class Scheme(ABC):
     stepwise: ClassVar[bool] = False
     counts_units: ClassVar[tuple[str, ...]] = ()
     isolates: ClassVar[bool] = True
+    others_zero: ClassVar[bool] = False
     drawn_by: ClassVar[str | None] = None
     drawn_with: ClassVar[Mapping[str, object]] = {}
 

@@ -248,21 +248,32 @@ async function saveComparison(kind) {
 }
 
 // The smallest noise whose proof meets the epsilon wanted at the first delta; several phases keep their ratios.
+// While it is searched for, the button says for how long, and cancels.
+let solving = null;
 async function solveNoise() {
+  if (solving) {
+    solving.abort();
+    return;
+  }
   const button = document.getElementById("solve-noise"), index = state.selected, run = state.runs[index];
   const { delta, ...record } = { run: runRecord(run), delta: questionRecord(state.questions).delta?.[0] };
   const wanted = form.elements.target.value.trim() || form.elements.target.placeholder;
-  button.disabled = true;
-  button.textContent = "Solving …";
+  const began = Date.now();
+  const count = () => { button.textContent = `Cancel (${Math.round((Date.now() - began) / 1000)} s)`; };
+  solving = new AbortController();
+  const counting = setInterval(count, 1000);
+  count();
   try {
-    const found = await (await post("/api/calibrate", { ...record, epsilon: Number(wanted), delta })).json();
+    const asked = { ...record, epsilon: Number(wanted), delta };
+    const found = await (await post("/api/calibrate", asked, solving.signal)).json();
     phasesOf(run).forEach((phase, number) => { phase.noise_multiplier = found.shown[number]; });
     changed();
   } catch (error) {
-    entries[index].error = error.message;
+    if (error.name !== "AbortError") entries[index].error = error.message;
     show();
   } finally {
-    button.disabled = false;
+    clearInterval(counting);
+    solving = null;
     button.textContent = "Solve for sigma";
   }
 }

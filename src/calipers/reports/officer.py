@@ -1,0 +1,174 @@
+"""What whoever signs for a model reads first and last: the words, the attacks on a secret, what is not covered.
+
+Nothing is computed here beyond `Measurement.success`; every sentence is about the measured neighbors and adversary, and
+where no finite bound is proven, or only the isolated view is measured, there is nothing to sign.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from calipers.bracket import Bracket
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.reports.answers import Answers
+from calipers.reports.document import Block, Cell, Items, Notice, Prose, Section, Table, ends, nearest
+from calipers.reports.paragraph import report_this
+from calipers.scope import NOT_DP, in_units, neighbors_text, unit_text
+from calipers.stated import NEIGHBORS
+
+if TYPE_CHECKING:
+    from calipers.measure import Measurement
+
+BASELINES = (0.5, 0.1, 0.01, 1e-3, 1e-6)
+_SHARE = 0.01
+"""How often a guess isolates somebody in the example of singling out: a chosen round number, far below certainty."""
+SECRETS = "Reconstruction, attribute inference, singling out"
+_Success = Sequence[tuple[float, Bracket]]
+
+
+def reading_section(answers: Answers) -> Section:
+    """What the words of the first page mean."""
+    who = _unit(answers)
+    texts = (
+        f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
+        f"It promises that what is released looks nearly the same after both, so that it shows little of what {who} "
+        "contributed.",
+        "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
+        "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981.",
+        "delta is the probability that is exempted from that promise. It has to be much smaller than 1 divided by the "
+        "number of people: publishing the data of a random person now and then would satisfy a larger one.",
+        'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
+        "nobody has thought of.",
+        'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
+        "guaranteed. It is played on data that suit it: on your data attackers may do worse.",
+    )
+    warning = (Notice(f"This report is {NOT_DP}."),) if _is_isolated(answers) else ()
+    return Section("How to read this report", (*warning, Items(texts)))
+
+
+def _differ(answers: Answers) -> str:
+    if answers.stated is None:
+        return neighbors_text(answers.runs[0]) if answers.runs else "one record"
+    words = NEIGHBORS.get(answers.stated.adjacency)
+    return "whatever the guarantee calls neighbors" if words is None else f"{words} one record"
+
+
+def _is_isolated(answers: Answers) -> bool:
+    view = answers.stated.view if answers.stated is not None else "worst-case"
+    return "isolated" in (view, *(run.view for run in answers.runs))
+
+
+def success_rates(measurement: Measurement) -> _Success:
+    """Success at every baseline of the table; none in the isolated view, where nothing is proven about the model."""
+    from calipers.measure.success import is_isolated
+
+    return () if is_isolated(measurement) else tuple((k, measurement.success(k)) for k in BASELINES)
+
+
+def secrets_section(measurement: Measurement, answers: Answers, found: _Success) -> Section:
+    """How often a secret of one record is named, against a guess; singling out, where the dataset size is known."""
+    if not found:
+        return Section(SECRETS, (Notice(_ISOLATED),))
+    who = _unit(answers)
+    intro = (
+        f"An attacker who knows everything but one secret of {who} looks at what was released and names it. The "
+        "table compares how often that is right with the best guess of somebody who knows as much, all other data "
+        "and a model trained without the secret included, but has not seen this model. It covers:"
+    )
+    items = (
+        "Attribute inference: the secret is an attribute, such as a diagnosis. The guess is right with the probability "
+        "of the most likely value.",
+        "Reconstruction: the secret is the record itself. The guess is right with the probability that the best fixed "
+        'record is near enough, whatever "near enough" means.',
+        "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
+        "The guess is right with the share of the population that the description fits.",
+    )
+    rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *ends(bracket)) for k, bracket in found]
+    table = Table(
+        "Success of the best attacker, over all secrets with this baseline",
+        ("a guess is right", "baseline", "some attack reaches at least", "no attack exceeds"),
+        tuple(rows),
+    )
+    blocks: list[Block] = [Prose(intro), Items(items), table, Prose(_shown(measurement))]
+    blocks += [Prose(text) for text in _anybody(measurement, answers)]
+    return Section(SECRETS, tuple(blocks))
+
+
+def _shown(measurement: Measurement) -> str:
+    """For which secret the lower number is reached."""
+    if measurement.others_zero:
+        return (
+            "The lower number is reached, in the limit of many candidates, where the secret is which of many equally "
+            "likely records took part and a short list is an answer; for other secrets attackers may do worse. What "
+            "follows from the population alone, without this person, is in the baseline and not counted as leakage."
+        )
+    return (
+        "The lower number is reached where the secret has two values, of which the attack in the evidence below "
+        "distinguishes; where it equals the baseline, no attack is shown that beats a guess. What follows from the "
+        "population alone, without this person, is in the baseline and not counted as leakage."
+    )
+
+
+def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
+    """Singling out anybody: the sum over all records, which needs their number and independent records."""
+    size = answers.runs[0].dataset_size if answers.runs else None
+    if size is None:
+        return []
+    weight = _SHARE / size
+    upper = size * measurement.success(weight).upper * (1.0 + 1e-12)
+    said = f"at most {ceil_digits(upper)}" if upper < 1 else "nothing below 1"
+    text = (
+        f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
+        f"share of {floor_digits(weight, 3)} of the population isolates one by chance with probability below "
+        f"{setting(_SHARE)}. With what was released, {said} is proven; no attack is computed for this."
+    )
+    return [in_units(text, answers.runs[0])]
+
+
+_ISOLATED = (
+    "Nothing is said here. The numbers of this report are about an adversary who sees only the differing record's own "
+    "noisy contribution, not the trained model; measure with view = 'worst-case' for a statement about people."
+)
+
+
+def uncovered_section(answers: Answers) -> Section:
+    """What no number of this report is about."""
+    who = _unit(answers)
+    texts = (
+        "Pretraining: what a model that was used as a start learned from its own data.",
+        "Validation and test data: metrics, early stopping and chosen checkpoints use them without noise.",
+        "Hyperparameter search: trying several settings on the same data and publishing the best one leaks more "
+        "than one run (calipers measure --selected-mean).",
+        "Preprocessing: vocabularies, normalization constants, deduplication and labels that were computed from the "
+        "data.",
+        "Floating point: the noise is taken to be real-valued and Gaussian, and its generator unpredictable; "
+        "libraries draw floating-point numbers from a seed.",
+        f"Several people as one: the unit is {who}. Whoever appears in several units, and groups, are protected less.",
+        "Other releases: models, statistics or logs made from the same data add up with this one.",
+        "The description: the numbers are about the run as it is described here. Probes, audits and receipts "
+        "compare it with what was executed.",
+    )
+    return Section("What the numbers do not cover", (Items(texts),))
+
+
+def signature_section(answers: Answers) -> tuple[Section, ...]:
+    """The sentence and lines to sign; none without a finite guarantee of differential privacy."""
+    row = answers.leading
+    if _is_isolated(answers) or not math.isfinite(row.bracket.upper) or answers.stated is not None:
+        return ()
+    blanks: tuple[tuple[Cell, ...], ...] = tuple((name, " ") for name in ("name", "role", "date", "signature"))
+    statement = (
+        f"The run described above is {report_this(answers)} This holds within the scope and the limits that the "
+        "report names."
+    )
+    return (Section("To sign", (Prose(statement), Table("Responsible", ("who", "entry"), blanks))),)
+
+
+def _unit(answers: Answers) -> str:
+    return in_units(unit_text(answers.runs[0]), answers.runs[0]) if answers.runs else "one record"
+
+
+def _one_in(baseline: float) -> str:
+    return f"1 in {round(1 / baseline):,}"

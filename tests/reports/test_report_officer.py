@@ -1,0 +1,102 @@
+"""What somebody signs: plain definitions, success against a guess, what is not covered, title and model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+import calipers as cp
+from calipers.measure import measure
+from calipers.reports.answers import Questions, answer
+from calipers.reports.document import Number, Prose, Section, Table
+from calipers.reports.html import to_html
+from calipers.reports.markdown import to_markdown
+from calipers.reports.officer import BASELINES, SECRETS, signature_section
+from calipers.reports.report import report_measurement
+from calipers.stated import Guarantee
+
+RUN = cp.Run(dataset_size=1000, batch_size=100, epochs=5, noise_multiplier=2.0)
+ISOLATED = cp.Run(dataset_size=100, batch_size=20, epochs=1, noise_multiplier=2.0, sampler="shuffle", view="isolated")
+
+
+def section(report, title: str) -> Section:
+    return next(one for one in report.document.sections if one.title == title)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return report_measurement(measure(RUN), Questions())
+
+
+def test_the_table_has_both_bounds_of_every_baseline(report):
+    (table,) = [block for block in section(report, SECRETS).blocks if isinstance(block, Table)]
+    found = measure(RUN)
+    for baseline, row in zip(BASELINES, table.rows, strict=True):
+        bracket = found.success(baseline)
+        lower, upper = (cell for cell in row[2:] if isinstance(cell, Number))
+        assert (lower.exact, upper.exact) == (bracket.lower, bracket.upper)
+        assert (lower.direction, upper.direction) == ("at least", "at most")
+    assert [entry["baseline"] for entry in report.record["success"]] == list(BASELINES)
+
+
+def test_singling_out_anybody_is_the_sum_over_all_records(report):
+    """N (1 - f(w)) at w = 0.01 / N, rounded up, the weight rounded down."""
+    text = " ".join(block.text for block in section(report, SECRETS).blocks if isinstance(block, Prose))
+    upper = 1000 * measure(RUN).success(1e-5).upper
+    printed = float(text.partition("at most ")[2].split()[0])
+    assert upper <= printed <= upper * 1.0002
+    assert "a share of 1e-5 of the population" in text
+    assert "no attack is computed" in text
+
+
+def test_definitions_and_limits_are_there(report):
+    words = to_markdown(report.document)
+    for named in ("epsilon bounds", "delta is", "A proof", "An attack"):
+        assert named in words
+    for uncovered in ("Pretraining", "Validation", "Hyperparameter search", "Floating point"):
+        assert f"- {uncovered}" in words
+
+
+def test_the_isolated_view_promises_no_secret_and_has_nothing_to_sign():
+    report = report_measurement(measure(ISOLATED), Questions())
+    words = to_markdown(report.document)
+    assert "not differential privacy" in words
+    assert "Nothing is said here" in words
+    assert "To sign" not in words
+    assert report.record["success"] == []
+
+
+def test_a_stated_guarantee_is_not_signed_as_a_run():
+    report = report_measurement(measure(Guarantee(epsilon=1.0, delta=1e-5)), Questions())
+    assert all(one.title != "To sign" for one in report.document.sections)
+    assert len(report.record["success"]) == len(BASELINES)
+
+
+def test_a_run_without_proof_is_not_signed():
+    answers = answer(measure(RUN), Questions())
+    assert signature_section(answers)
+    first = answers.readings[0]
+    unproven = dataclasses.replace(first, bracket=dataclasses.replace(first.bracket, upper=math.inf))
+    assert signature_section(dataclasses.replace(answers, readings=(unproven, *answers.readings[1:]))) == ()
+
+
+def test_clients_are_called_clients():
+    report = report_measurement(measure(RUN.replace(unit="client", records_per_unit=1)), Questions())
+    text = " ".join(block.text for block in section(report, SECRETS).blocks if isinstance(block, Prose))
+    assert "secret of one client" in text
+    assert "1,000 clients drawn independently" in text
+
+
+def test_title_and_model_stand_at_the_head(report, tmp_path):
+    named = report.named("Privacy of <triage>", "triage & co")
+    html, words = to_html(named.document), to_markdown(named.document)
+    assert "<h1>Privacy of &lt;triage&gt;</h1>" in html
+    assert '<p class="model">Model: triage &amp; co</p>' in html
+    assert words.startswith("## Privacy of \\<triage\\>\n\nModel: triage \\& co\n")
+    place = cp.write_report(measure(RUN), tmp_path / "a.json", title="T", model="M")
+    record = json.loads(place.read_text("utf-8"))
+    assert (record["title"], record["model"]) == ("T", "M")
+    assert 'class="model"' not in to_html(report.document)
