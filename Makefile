@@ -21,7 +21,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz certificates lint format types layers docs bench first-five-minutes reproduce clean
+.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz certificates words lint format types layers docs bench first-five-minutes reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ fuzz: $(VENV)/.extra-test ## a hundred hostile command lines and files; all 5,00
 
 certificates: $(VENV)/.extra-test ## check the example certificates with the checker alone
 	$(BIN)/python -m calipers_verify examples/certificates/*.cert.json
+
+words: $(VENV)/.extra-test ## private words in README, docs, help, messages and reports: there should be none
+	OMP_NUM_THREADS=1 $(BIN)/python tests/drivers/private_words.py
 
 lint: $(VENV)/.extra-dev ## style: ruff check, ruff format --check
 	$(BIN)/ruff check .

@@ -147,7 +147,7 @@ def load_guarantee(path: str | os.PathLike[str]) -> Guarantee | None:
     table = record["guarantee"]
     try:
         if not isinstance(table, dict) or len(record) > 1:
-            raise InputError("Expected a [guarantee] table and nothing beside it.")
+            raise InputError("Expected a [guarantee] table and nothing else.")
         return Guarantee.from_dict(table)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error

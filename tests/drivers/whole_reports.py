@@ -1,7 +1,7 @@
 """Whole reports of every sampler, unit and noise: does `calipers measure` take at most two seconds of the processor?
 
-A report is all that the command prints: epsilon, true positive rates, advantage, mu and the usual claim. Ordinary and
-nasty settings of at most 1e5 steps::
+A report is all that the command prints: epsilon, true positive rates, advantage, mu and standard accounting. Ordinary
+and nasty settings of at most 1e5 steps::
 
     python tests/drivers/whole_reports.py --part 1/16 --log reports.1.jsonl
     python tests/drivers/whole_reports.py --only truncated-poisson --log reports.jsonl

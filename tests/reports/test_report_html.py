@@ -110,7 +110,7 @@ def test_a_comparison_is_complete(pages):
         "Side by side",
         "Verdicts",
         "Curves",
-        "What the usual accounting would have said",
+        "What standard accounting (Poisson) would have said",
         "What to change",
         "Paragraphs to paste",
         "Run fixed.toml",
@@ -165,10 +165,10 @@ def test_a_report_is_complete(pages):
         "The run",
         "Curves",
         "What an attacker gets",
-        "What the usual accounting would have said",
+        "What standard accounting (Poisson) would have said",
         "What to change",
         "A paragraph to paste",
-        "What licenses the numbers",
+        "Proofs and attacks behind each number",
         "Notes",
     ]
     captions = [text for tag, text in page.texts if tag == "figcaption"]

@@ -76,8 +76,8 @@ def attach(
     """Watch a private training run from now on; the accountant of the engine stays in place.
 
     `engine` is the `PrivacyEngine`, `optimizer` and `data_loader` what its `make_private` returned. A second loader of
-    the same data is attached by a second call. Refused at once: adaptive clipping, streams, samplers whose law is not
-    known, a sample rate that differs between neighbors, an accountant with steps that nobody watched.
+    the same data is attached by a second call. Refused at once: adaptive clipping, streams, samplers whose distribution
+    is not known, a sample rate that differs between neighbors, an accountant with steps that nobody watched.
 
     batch_size: the one the script gave its loader; needed where Opacus's arithmetic does not tell (N a multiple of B).
     public_rate: the number of records is public, so that the neighbor is drawn with the same rate and as many steps.

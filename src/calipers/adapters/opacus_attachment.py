@@ -139,7 +139,7 @@ class Attachment:
             "loss": self.loss or "not given to attach",
             "noise source": _noise_source(self._optimizer),
             "most participations of a record": seen.participation.busiest(),
-            "steps told to the accountant": steps_told(self._accountant),
+            "steps counted by the accountant": steps_told(self._accountant),
             "updates counted by the inner optimizer": updates_counted(self._optimizer),
             "step hook replaced": self._hook is not None and self._optimizer.step_hook is not self._hook,
             "seen at": dict(SEEN_AT),
@@ -213,7 +213,7 @@ class Attachment:
         return Ahead(self._now(), self._optimizer, self.reading, self._earlier)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen, for a checkpoint beside the model's: plain numbers and strings. Holds no record."""
+        """What was seen, for a checkpoint next to the model's: plain numbers and strings. Holds no record."""
         return self._seen.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 Every leakage falls as noise grows, and on a log-log scale it does so almost along a line, so a
 bracketing secant search needs few measurements. It runs in two passes: coarse measurements find
-the place, fine ones settle it. The answer is a noise multiplier at which the *upper* jaw was
+the place, fine ones settle it. The answer is a noise multiplier at which the *upper* bound was
 computed and found to meet the target; a multiplier smaller by the relative tolerance was computed
 and found not to (or is predicted not to by the local slope, with the achieved value within
 tolerance of the target).
@@ -40,7 +40,7 @@ class Calibration:
     """What has an upper bound that meets the target, and what it achieves.
 
     `found` are the phases of a run; or more than a run: one with correlated noise, the best of several, or one with
-    something released beside the gradient.
+    something released in addition to the gradient.
     """
 
     found: tuple[Run, ...] | More
@@ -119,7 +119,7 @@ def one_target(wanted: Mapping[str, float | None], written: str = "{}") -> dict[
         raise InputError(f"{named} contradict each other: they are different targets; name one.")
     for missing in begun[0]:
         if missing not in given:
-            raise InputError(f"{written.format(*given)} needs {written.format(missing)} beside it.")
+            raise InputError(f"{written.format(*given)} needs {written.format(missing)} as well.")
     return given
 
 

@@ -71,8 +71,8 @@ def main() -> None:
     """Measure the privacy of the DP-SGD run that was actually executed, from both sides.
 
     The upper bound is a proof: the run leaks no more than this. The lower bound is an attack: an
-    explicit adversary provably gets this much. Every number is one of the two and says what
-    licenses it.
+    explicit adversary provably gets this much. Every number is one of the two and names its
+    proof or attack.
 
     \b
     Examples:

@@ -62,8 +62,8 @@ def compare_command(
     attack at every error rate. Where the bounds overlap or the curves cross, the verdict says so.
 
     Name run files, or describe runs by the options of `calipers measure`. An option given several
-    times makes one run of each of its values; options beside files replace what the files say, and
-    beside a single file the run is compared with the one so changed. Runs are called by what
+    times makes one run of each of its values; options replace what the files say, and
+    a single file is compared with the run so changed. Runs are called by what
     differs between them; NAME=FILE gives one a name of your own.
 
     \b

@@ -30,7 +30,7 @@ SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Si
 @run_options(stated=True)
 @option("--profile", bool, "delta against epsilon instead of the trade-off curve.")
 @option("--epsilon", REAL, "Evaluate the profile here; repeatable. [default: a grid]", multiple=True)
-@option("--side", word(list(SIDES)), "Which jaw.", default="both")
+@option("--side", word(list(SIDES)), "Which bound.", default="both")
 @option(
     "--format", word(FORMATS), "What to write. [default: by the ending of --output, else csv]", called="file_format"
 )

@@ -56,7 +56,7 @@ def measure_command(
 ) -> None:
     """Measure one run: lower bound, upper bound, and what mainstream accounting would claim.
 
-    Give the run by options or by --run; options beside a file replace what it says. Or give a guarantee that is
+    Give the run by options or by --run; options replace what a file says. Or give a guarantee that is
     stated somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event
     (--event), to read it on the same page.
 

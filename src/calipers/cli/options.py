@@ -69,7 +69,7 @@ _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
     option(
         "--run",
         FILE,
-        "Read the run from a TOML file, - for standard input; options beside it replace what it says.",
+        "Read the run from a TOML file, - for standard input; options replace what it says.",
         called="run_file",
         metavar="FILE",
     ),
@@ -193,7 +193,7 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
     )
 
 
-explain_option = option("--explain", bool, "Also print what licenses every number, and the notes in full.")
+explain_option = option("--explain", bool, "Also print the proof or attack behind every number, and the notes in full.")
 json_option = option("--json", bool, "Print one JSON object; null means no finite bound.", called="as_json")
 
 

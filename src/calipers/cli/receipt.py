@@ -39,7 +39,7 @@ def receipt_command(
     """Write a receipt: the run, fact by fact with how each was found out, and both bounds.
 
     RUN is a run file (declared). With --probe the facts are those that `calipers probe --json` found;
-    beside a RUN they must agree with it. A training that was watched writes its own receipt:
+    together with a RUN they must agree with it. A training that was watched writes its own receipt:
     calipers.receipts.write_receipt(record, "run.receipt.json").
 
     \b

@@ -73,8 +73,8 @@ with_noisy_options = with_options(
         metavar="SD",
     ),
     option("--selected-mean", REAL, "Released is the best of a random number of runs, M in mean.", metavar="M"),
-    option("--trials", _LAWS, "The law of the number of runs. [default: geometric]"),
-    option("--trials-shape", REAL, "The shape of a negative-binomial law.", metavar="ETA"),
+    option("--trials", _LAWS, "The distribution of the number of runs. [default: geometric]"),
+    option("--trials-shape", REAL, "The shape of a negative-binomial distribution.", metavar="ETA"),
 )
 """Correlated noise, selection, and what is released beside the gradient: what has noise, as a run has."""
 
@@ -182,7 +182,7 @@ def _correlated_file(
     """The keys of a run file with a noise matrix, which is looked for beside the file."""
     if others:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
-        raise InputError(f"{run_file} describes correlated noise, and {names} mean nothing beside it; leave them out.")
+        raise InputError(f"{run_file} describes correlated noise, and {names} mean nothing there; leave them out.")
     keys = {key: value for key, value in record.items() if key != "calipers"} | changed
     if isinstance(keys["noise_matrix"], str) and keys["noise_matrix"] != TREE and run_file != STANDARD_INPUT:
         keys["noise_matrix"] = str(Path(run_file).parent / keys["noise_matrix"])
@@ -208,7 +208,7 @@ def _stated(stated: dict[str, Any], given: dict[str, object], run_file: str | No
     stated = dict(stated)
     times = stated.pop("times", 1)
     if not stated or ("event" in stated and times > 1):
-        raise InputError("--times says how many releases each have the --guarantee or the --mu beside it.")
+        raise InputError("--times says how many releases each have the --guarantee or the --mu that is given.")
     others = [f"--{name.replace('_', '-')}" for name in given if name != "adjacency"]
     others += ["--run"] if run_file is not None else []
     if len(stated) > 1 or others:

@@ -215,8 +215,8 @@ class SelectionAttack(Jaw):
         """The likelihood-ordered test."""
         text = (
             "Every trial is scored by its likelihood ratio, by its reciprocal, or in a turned order (unlikely outcomes "
-            "first, then the most telling ones, then the rest), whichever shows most; claim the record when what is "
-            f"released is one of the telling outcomes. One trial: {self.one.evidence().statement}"
+            "first, then the most revealing ones, then the rest), whichever shows most; claim the record when what is "
+            f"released is one of the revealing outcomes. One trial: {self.one.evidence().statement}"
         )
         return Evidence.of(Kind.TEST, _PROFILE, text)
 
