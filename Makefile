@@ -27,7 +27,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.calipers ## measure the example run
-	$(BIN)/calipers measure --run examples/mnist.toml
+	$(BIN)/calipers measure examples/mnist.toml
 	@echo
 	@echo "Call it yourself with $(BIN)/calipers, or with calipers after: source $(BIN)/activate"
 

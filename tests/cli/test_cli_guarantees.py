@@ -59,7 +59,7 @@ def test_correlated_noise_and_joint_releases(tmp_path: Path) -> None:
         "1",
         "--clip-count-noise",
         "10",
-        "--beside",
+        "--additional-query",
         "9",
     )
     assert joint["run"]["noise_multiplier"] < 1.0  # type: ignore[index]
@@ -107,7 +107,7 @@ def test_an_event_file(tmp_path: Path) -> None:
         (("--noise-matrix", "tree", "--epochs", "3", "--sampler", "shuffle"), "Leave out --epochs, --sampler: --noise"),
         (("--guarantee", "8,2"), "EPS,DELTA, an epsilon from 0 on and a delta up to 1"),
         (("--trials", "poisson", "--mu", "1"), "--selected-mean"),
-        (("--beside", "3", "--mu", "1"), "leave the other options out"),
+        (("--additional-query", "3", "--mu", "1"), "leave the other options out"),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], message: str) -> None:
@@ -125,14 +125,14 @@ def test_run_files_say_the_same_as_options(tmp_path: Path) -> None:
     files = {
         "correlated": 'noise_matrix = "c.txt"\nsteps = 20\nnoise_multiplier = 2.0\nmin_separation = 4\n',
         "selection": run_keys + 'selected_mean = 3\ntrials = "logarithmic"\n',
-        "beside": run_keys + "beside = [4.0, 5.0]\nclip_count_noise = 3.0\n",
+        "beside": run_keys + "additional_query = [4.0, 5.0]\nclip_count_noise = 3.0\n",
     }
     shared = ("--sample-rate", "0.05", "--steps", "10", "--noise-multiplier", "2")
     matrix = ("--noise-matrix", str(tmp_path / "c.txt"), "--steps", "20", "--min-separation", "4")
     options = {
         "correlated": (*matrix, "--noise-multiplier", "2"),
         "selection": (*shared, "--selected-mean", "3", "--trials", "logarithmic"),
-        "beside": (*shared, "--beside", "4", "--beside", "5", "--clip-count-noise", "3"),
+        "beside": (*shared, "--additional-query", "4", "--additional-query", "5", "--clip-count-noise", "3"),
     }
     for name, text in files.items():
         (tmp_path / f"{name}.toml").write_text(text)

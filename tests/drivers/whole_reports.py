@@ -87,7 +87,7 @@ def _correlated() -> Iterator[list[str]]:
 def _beside() -> Iterator[list[str]]:
     for (size, batch, steps, noise), adjacency in itertools.product(SIZES, ADJACENCIES):
         about = {"dataset-size": size, "batch-size": batch, "steps": steps, "noise-multiplier": noise}
-        yield [*_options(about | {"adjacency": adjacency}), "--clip-count-noise", "12.8", "--beside", "3"]
+        yield [*_options(about | {"adjacency": adjacency}), "--clip-count-noise", "12.8", "--additional-query", "3"]
 
 
 def _selected() -> Iterator[list[str]]:

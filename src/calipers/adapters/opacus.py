@@ -32,6 +32,7 @@ from calipers.adapters.watched_steps import check_optimizer
 from calipers.domains import choice
 from calipers.errors import CalipersWarning, InputError, UnsupportedError
 from calipers.run import ADJACENCIES, Run
+from calipers.synonyms import adjacency_named
 
 _MARK = "_calipers_record"
 
@@ -53,7 +54,7 @@ def run_of(
     """
     check_optimizer(None, optimizer)
     if adjacency is not None:
-        choice("adjacency", adjacency, ADJACENCIES)
+        adjacency = choice("adjacency", adjacency_named(adjacency), ADJACENCIES)
     noise = float(optimizer.noise_multiplier) if noise_multiplier is None else noise_multiplier
     source = source_of(data_loader, batch_size=batch_size)
     dimension = sum(parameter.numel() for parameter in optimizer.params)
@@ -94,7 +95,7 @@ def attach(
         optimizer, data_loader, engine = engine, optimizer, None
         check_optimizer(engine, optimizer)
     if adjacency is not None:
-        choice("adjacency", adjacency, ADJACENCIES)
+        adjacency = choice("adjacency", adjacency_named(adjacency), ADJACENCIES)
     accountant = _accountant_of(optimizer) if engine is None else engine.accountant
     return attached(
         accountant, optimizer, data_loader, engine=engine, batch_size=batch_size, observed=observed, state=state,

@@ -28,6 +28,7 @@ from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim
 from calipers.numerics.types import IntArray
 from calipers.run import ADJACENCIES, Run
+from calipers.synonyms import adjacency_named
 
 FIXED = (
     "Noise multipliers, sample rates, clipping norms, divisors and the number of steps were fixed in advance, or "
@@ -240,7 +241,8 @@ class Attachment:
             raise InputError("No step was taken yet; ask after training.")
         chosen = dataclasses.replace(self.reading, **reading)
         if chosen.adjacency is not None:
-            choice("adjacency", chosen.adjacency, ADJACENCIES)
+            named = choice("adjacency", adjacency_named(chosen.adjacency), ADJACENCIES)
+            chosen = dataclasses.replace(chosen, adjacency=named)
         seen = self._now()
         counted = updates_counted(self._optimizer)
         if counted > self.steps:

@@ -23,6 +23,7 @@ from calipers.measure.correlated import TREE
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
+from calipers.synonyms import key_named
 
 _COARSE = 1e-2
 _MOST_MEASUREMENTS = 80
@@ -83,7 +84,7 @@ class Calibration:
         if isinstance(found, Selection):
             chosen = {"selected_mean": found.mean, "trials": found.trials}
             return chosen | ({} if found.shape is None else {"trials_shape": found.shape})
-        return {"beside": list(found.noises)} if isinstance(found, Beside) else {}
+        return {"additional_query": list(found.noises)} if isinstance(found, Beside) else {}
 
     def measured(self, tolerance: float) -> Measurement:
         """The measurement of what was found."""
@@ -125,7 +126,8 @@ def one_target(wanted: Mapping[str, float | None], written: str = "{}") -> dict[
 
 def _target(delta0: float, **wanted: float | None) -> _Target:
     if unknown := wanted.keys() - TARGETS.keys():
-        raise TypeError(f"There is no target {', '.join(sorted(unknown))}.")
+        meant = [f" Did you mean {key!r}?" for name in sorted(unknown) if (key := key_named(name)) in TARGETS]
+        raise TypeError(f"There is no target {', '.join(sorted(unknown))}.{''.join(meant)}")
     given = one_target(wanted)
     for name, value in given.items():
         TARGETS[name].check(name, value)
