@@ -23,13 +23,13 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml hatch_build.py src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce house package clean
+.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce house package words clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.calipers ## measure the example run
-	$(BIN)/calipers measure --run examples/mnist.toml
+	$(BIN)/calipers measure examples/mnist.toml
 	@echo
 	@echo "Call it yourself with $(BIN)/calipers, or with calipers after: source $(BIN)/activate"
 
@@ -72,6 +72,9 @@ certificates: $(VENV)/.group-test ## check the example certificates with the che
 
 package: $(VENV)/.group-test ## build wheel and sdist, check both, install them in an environment of their own and use them
 	.ci/package $(BIN)/python
+
+words: $(VENV)/.group-test ## private words in README, docs, help, messages and reports: there should be none
+	OMP_NUM_THREADS=1 $(BIN)/python tests/drivers/private_words.py
 
 lint: $(VENV)/.group-dev ## style: ruff check, ruff format --check
 	$(BIN)/ruff check .

@@ -34,8 +34,8 @@ class Side(enum.Enum):
         """This side, if both agree. Mixing sides has no direction, so it raises."""
         if self is not other:
             raise InputError(
-                f"Cannot combine an {self.name} with a {other.name} law: the result would bound nothing. "
-                "Build all factors with the same Side."
+                f"Cannot combine an {self.name} with a {other.name} privacy loss distribution: the result would "
+                "bound nothing. Build all factors with the same Side."
             )
         return self
 

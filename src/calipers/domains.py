@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from calipers.errors import InputError
+from calipers.synonyms import advice_on_value
 
 T = TypeVar("T")
 
@@ -88,6 +89,7 @@ def choice(name: str, value: object, allowed: tuple[str, ...], remedy: str = "")
     if not isinstance(value, str) or value not in allowed:
         shown = repr(value) if isinstance(value, str) else value
         listed = ", ".join(repr(a) for a in allowed)
+        remedy = advice_on_value(name, value) or remedy
         raise InputError(f"Expected {name} to be one of {listed}, got {name}={shown}.{remedy and ' ' + remedy}")
     return value
 

@@ -71,7 +71,7 @@ VERSIONS = tuple(version for release in RELEASES for version in release.versions
 def release_of(version: str) -> Release:
     """The entry of a release, or `InputError` that lists the known ones."""
     name = "1.5" if version == "1.5.0" else version
-    choice("version", name, VERSIONS, "For another release, run `calipers probe opacus` beside it.")
+    choice("version", name, VERSIONS, "For another release, run `calipers probe opacus` where it is installed.")
     return next(release for release in RELEASES if name in release.versions)
 
 

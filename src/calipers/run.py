@@ -29,16 +29,29 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.run_fields import RunFields
-from calipers.run_keys import as_toml, called, complete, exactly_one, known, overridden, phase_tables, read_toml, whole
+from calipers.run_keys import (
+    as_toml,
+    called,
+    complete,
+    exactly_one,
+    known,
+    named_keys,
+    overridden,
+    phase_tables,
+    read_toml,
+    refuse_event,
+    whole,
+)
 from calipers.schemes import SAMPLERS, having, scheme_named, scheme_of
 from calipers.shown import Shown
+from calipers.synonyms import adjacency_named
 
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
@@ -64,6 +77,7 @@ EPOCHS = Domain(0, 2**53, low_open=True)
 RATE = Domain(2**-53, 1)
 
 
+@named_keys
 @dataclass(frozen=True, kw_only=True)
 class Run(RunFields, Shown):
     """What was executed, checked when it is built.
@@ -96,6 +110,7 @@ class Run(RunFields, Shown):
             self._keep("last_batch", "drop")
         if not self.adjacency:
             self._keep("adjacency", "zero-out")  # until the sizes, on which it depends, have been checked
+        self._keep("adjacency", adjacency_named(self.adjacency))
         self._check_fields()
         self._check_batches()
         self._check_divisor()
@@ -322,7 +337,8 @@ def _refused(run: Run, name: str) -> str:
 
 def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     """One run or several that follow one another, checked to be about the same pair of datasets."""
-    if isinstance(runs, (str, os.PathLike, Mapping)):
+    refuse_event(runs)
+    if isinstance(runs, (str, os.PathLike, Mapping)) or not isinstance(runs, (Run, Iterable)):
         raise InputError(
             f"Expected a Run, or several in a list, got {type(runs).__name__}; read a run file with load_runs, a "
             "dictionary with Run.from_dict."
@@ -336,6 +352,7 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     if not phases:
         raise InputError("Expected at least one run, got none.")
     for position, phase in enumerate(phases, start=1):
+        refuse_event(phase)
         if not isinstance(phase, Run):
             raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
     (phases,) = like_beside_like([phases])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import functools
 import json
 import sys
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from calipers.errors import InputError
 from calipers.reading import RUN_FILE_BYTES, read_bounded
+from calipers.synonyms import advice_on_key, key_named
+
+T = TypeVar("T")
 
 STANDARD_INPUT = "-"
 # Exactly one of each pair is given; naming one of them anew drops the other.
@@ -86,14 +92,43 @@ def overridden(record: Mapping[str, object], changes: Mapping[str, object]) -> d
 
 
 def known(key: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a key that is none of the allowed ones, with the nearest of them."""
+    """Refuse a key that is none of the allowed ones, with what is meant: by its other name, or the nearest of them."""
     if key in allowed:
         return
     import difflib
 
+    meant, advice = key_named(str(key)), advice_on_key(str(key))
+    if meant in allowed:
+        raise InputError(f"Unknown key {str(key)!r}; did you mean {meant!r}?")
+    if advice:
+        raise InputError(f"Unknown key {str(key)!r}. {advice}")
     near = difflib.get_close_matches(str(key).replace("-", "_"), allowed, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(allowed)}."
     raise InputError(f"Unknown key {str(key)!r}; {remedy}")
+
+
+def named_keys(described: type[T]) -> type[T]:
+    """A dataclass that refuses a keyword it does not have as a run file does, with the key that is meant."""
+    keyed: Any = described
+    built, keys = keyed.__init__, tuple(field.name for field in dataclasses.fields(keyed))
+
+    @functools.wraps(built)
+    def checked(self: T, *positional: Any, **given: Any) -> None:
+        for key in given:
+            known(key, keys)
+        built(self, *positional, **given)
+
+    keyed.__init__ = checked
+    return described
+
+
+def refuse_event(described: object) -> None:
+    """Say how an event of dp_accounting is measured; it names no neighbors, so nobody should guess them."""
+    if any(kind.__name__ == "DpEvent" for kind in type(described).__mro__):
+        raise InputError(
+            f"{type(described).__name__} is an event of dp_accounting, which does not say what neighbors differ by: "
+            "measure it with calipers.adapters.dp_accounting.measurement_of(event, adjacency='add-remove')."
+        )
 
 
 def complete(given: Mapping[str, object]) -> None:

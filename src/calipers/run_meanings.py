@@ -21,7 +21,7 @@ MEANINGS = {
     "batch_size": "Records per batch (expected, under Poisson sampling).",
     "sample_rate": "Probability that a record enters a batch, B/N.",
     "epochs": "Passes over the data, each floor(N/B) steps; or give steps.",
-    "steps": "Noisy sums released in total; or give epochs.",
+    "steps": "Number of optimizer steps (noisy sums released); or give epochs.",
     "noise_multiplier": "Standard deviation of the noise / clipping norm.",
     "sampler": "How batches were really drawn, not assumed.",
     "normalization": "What the noisy sum is divided by: nothing, a public constant, N q, floor(N q), or the batch size "

@@ -21,6 +21,7 @@ from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY, Domain,
 from calipers.errors import InputError
 from calipers.numerics.decimals import setting
 from calipers.run_keys import as_toml, known, read_toml
+from calipers.synonyms import adjacency_named
 
 NEIGHBORS = {"add-remove": "adding or removing", "zero-out": "zeroing out", "substitute": "substituting"}
 ADJACENCIES = tuple(NEIGHBORS)
@@ -95,6 +96,7 @@ class Guarantee:
                 "A guarantee is stated by epsilon with delta, by mu, or by rho; got "
                 f"{', '.join(n for n in _KEYS[:4] if getattr(self, n) is not None) or 'none of them'}."
             )
+        self._keep("adjacency", adjacency_named(self.adjacency))
         choice("adjacency", self.adjacency, ADJACENCIES)
         self._keep("times", COUNT.check_int("times", self.times))
         if self.rho is not None and self.times > 1:
@@ -167,7 +169,7 @@ def load_guarantee(path: str | os.PathLike[str]) -> Guarantee | None:
     table = record["guarantee"]
     try:
         if not isinstance(table, dict) or len(record) > 1:
-            raise InputError("Expected a [guarantee] table and nothing beside it.")
+            raise InputError("Expected a [guarantee] table and nothing else.")
         return Guarantee.from_dict(table)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error

@@ -172,7 +172,7 @@ def proven_law(record: Any, phases: list[Phase], back: bool, dust: int) -> laws.
     for (law, sums), phase in zip(factors, phases, strict=True):
         each = sums * len(law[0]) if len(sums) == 1 else sums
         if len(each) != len(law[0]):
-            raise Refused("sums should be one for all places of a law, or one for each of them")
+            raise Refused("sums should be one for all places of a distribution, or one for each of them")
         bounds = [bound(phase, place * spacing, back, how) for place, how in zip(law[0], each, strict=True)]
         found.append((laws.dominating(law, spacing, bounds), phase.repeats))
     return laws.power(found, dust)

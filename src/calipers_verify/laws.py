@@ -47,14 +47,14 @@ def dominating(record: Any, spacing: Fraction, bounds: list[arb]) -> Law:
     """The law in `record`, checked to dominate the step whose D at the ratios of its places is at most `bounds`."""
     places, masses, infinity = record
     if len(places) != len(masses):
-        raise Refused("masses of a law should be as many as its places")
+        raise Refused("masses of a distribution should be as many as its places")
     if any(a >= b for a, b in pairwise(places)) or sum(masses) + infinity < ONE:
-        raise Refused("the places of a law should increase, and its masses sum to 1 or more")
+        raise Refused("the places of a distribution should increase, and its masses sum to 1 or more")
     mass_above, ratio_above = infinity, arb(0)  # of all places to the right of the present one
     for place, mass, bound in reversed(list(zip(places, masses, bounds, strict=True))):
         k = ball(place * spacing).exp()
         if not arb(mass_above) - k * ratio_above >= ONE * bound:
-            raise Unproven(f"the law does not dominate the step at the log ratio {float(place * spacing):.6g}")
+            raise Unproven(f"the distribution does not dominate the step at the log ratio {float(place * spacing):.6g}")
         mass_above, ratio_above = mass_above + mass, ratio_above + mass / k
     return Law(spacing, dense(dict(zip(places, masses, strict=True))), infinity)
 
@@ -71,7 +71,7 @@ def multiplied(first: Law, second: Law, dust: int) -> Law:
     """A law that dominates both steps together (fact 2)."""
     finite, others = (int(sum(law.row.masses)) for law in (first, second))
     if max(finite + first.infinity, others + second.infinity) > 2 * ONE:
-        raise Refused("masses of a law sum to more than 2, which proves nothing")
+        raise Refused("masses of a distribution sum to more than 2, which proves nothing")
     infinity = first.infinity * (others + second.infinity) + finite * second.infinity
     return trimmed(Law(first.spacing, product(first.row, second.row, True), -(-infinity // ONE)), dust)
 

@@ -98,7 +98,7 @@ def weights(size: int, batch: int, shift: Fraction, cover: tuple[Any, ...]) -> t
     loss, exponent, tilt, level, level_tilt, y, many, few = cover
     later, batches = Fraction(size, batch) - 1, -(-size // batch) - 1
     if batch < 3 or later < 1 or not (loss < 1 and y < 1 <= level):
-        raise Refused("where nothing is left over there should be two batches of three records at least")
+        raise Refused("where no remainder is dropped there should be two batches of three records at least")
     ratio, rate = ball(2 * shift).exp(), Fraction((batch - 2) * (size - batch), size - 2)
     largest = ratio / ball(1 - loss) - 1
     variance = (ratio + 1) ** 2 / (4 * ratio * ball(1 - loss)) - 1

@@ -172,7 +172,7 @@ def by_sum(phase: Phase, x: Fraction, back: bool, how: Any) -> tuple[Call, arb]:
     if phase.kind not in ("dealt", "covered", "dropping", "full") or (cover is not None) != (phase.kind == "full"):
         raise Refused("no bound by sums like this one is proven for this phase")
     if blocks is not None and (phase.kind != "dropping" or phase.rounds < ROUNDS):
-        raise Refused("blocks are proven only for shuffled epochs that leave a record over and are as long")
+        raise Refused("blocks are proven only for shuffled epochs that drop a remainder and are as long")
     term, exposed = _term(phase, k, back), arb(0)
     if cover is not None:  # the first batch, and the later ones with the weights that cover them
         low, high, exposed = weights(phase.size, phase.batch, phase.shift, cover)

@@ -39,8 +39,8 @@ TRUSTED = {
     "deterministic": "known batches compose to one Gaussian (docs/mathematics)",
     "balls-and-bins": HIDDEN,
     "isolated": HIDDEN,
-    "drop": "the theorem of shuffled batches that leave a record over (docs/mathematics)",
-    "keep": "the theorem of shuffled batches that leave nothing over (docs/mathematics)",
+    "drop": "the theorem of shuffled batches with a dropped remainder (docs/mathematics)",
+    "keep": "the theorem of shuffled batches without a remainder (docs/mathematics)",
     "fixed": "random batches show no more than the same batches known to the adversary: joint convexity",
 }
 
@@ -80,7 +80,7 @@ def phase_words(record: Record) -> str:
             said = "batches in a fixed order" if sampler == "deterministic" else f"batches shuffled {_order(more[0])}"
             said += f", N = {size}, {counted(full, 'batch')} of {batch} per epoch, "
             short = f"the last batch of {counted(rest, 'record')} kept" if rest else "no shorter last batch, keep"
-            dropped = f"the last {counted(rest, 'record')} dropped" if rest else "nothing left over to drop"
+            dropped = f"the last {counted(rest, 'record')} dropped" if rest else "no remainder to drop"
             said += short if last == "keep" else dropped
     length = counted(count, "step" if sampler.startswith("poisson") else "epoch")
     return f"{said}, {length}, noise multiplier {decimal(sigma)}"

@@ -239,7 +239,7 @@ def test_adjacency_has_a_word_for_every_relation() -> None:
         assert by_word.epsilon(1e-5) == by_relation.epsilon(1e-5)
         assert name in by_word.notes[0]
     with pytest.raises(InputError, match="adjacency"):
-        measurement_of(event, adjacency="replace")
+        measurement_of(event, adjacency="erase")
 
 
 RUNS = [

@@ -337,7 +337,7 @@ def test_the_form_without_the_engine_still_reads_the_history(script) -> None:
     record = attach(loop.optimizer, loop.loader)
     loop.train(2)
     assert record.runs() == (TWO_EPOCHS,)
-    assert record.facts["steps told to the accountant"] == 22
+    assert record.facts["steps counted by the accountant"] == 22
     other = script()
     other.optimizer.attach_step_hook(lambda optimizer: None)
     with pytest.raises(ValueError, match=r"attach\(engine, optimizer, data_loader\)"):

@@ -182,7 +182,7 @@ def _(script: Any) -> Any:
     return plain(script, lambda loop: copy.deepcopy(loop.model))
 
 
-@situation("a sampler that is told to draw 22 batches in one epoch", "exact")
+@situation("a sampler that is asked to draw 22 batches in one epoch", "exact")
 def _(script: Any) -> Any:
     loop = script()
     record = watched(loop)

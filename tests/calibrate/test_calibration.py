@@ -188,7 +188,7 @@ def test_targets_that_say_nothing_are_refused(target: dict[str, Any]) -> None:
     [
         ({}, "Name a target: epsilon with delta, or mu, or advantage, or tpr with fpr."),
         ({"mu": 1.0, "delta": 1e-5}, "delta and mu contradict each other: they are different targets; name one."),
-        ({"tpr": 0.3}, "tpr needs fpr beside it."),
+        ({"tpr": 0.3}, "tpr needs fpr as well."),
     ],
 )
 def test_a_refused_target_is_named_as_it_was_written(target: dict[str, float], said: str) -> None:

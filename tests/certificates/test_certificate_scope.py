@@ -306,7 +306,7 @@ def test_work_is_charged_before_it_is_done(stated: dict[str, Any], factors: list
         (("sums", 0, "plan", "high"), -1, "low and high of a plan leave no node"),
         (("sums", 0, "plan", "high"), 2**255, "high should be a whole number"),
         (("sums", 0, "plan", "centers"), [0], "centers and lowest of a plan should have 2 entries"),
-        (("law", "places"), [0, 1], "masses of a law should be as many as its places"),
+        (("law", "places"), [0, 1], "masses of a distribution should be as many as its places"),
         (("sums",), [None, None], "sums should be one for all places"),
     ],
 )

@@ -53,7 +53,7 @@ NOISY_FILES = {
     "tree": 'noise_matrix = "tree"\nsteps = 16\nmin_separation = 4\nfixed_order = true\n',
     "matrix": 'noise_matrix = "banded.txt"\nsteps = 12\nmin_separation = 3\n',
     "selection": 'selected_mean = 10\ntrials = "poisson"\nsample_rate = 1.0\nsteps = 4\n',
-    "beside": "beside = [9.0, 12.0]\nsample_rate = 1.0\nsteps = 4\n",
+    "beside": "additional_query = [9.0, 12.0]\nsample_rate = 1.0\nsteps = 4\n",
     "count": "clip_count_noise = 12.8\nsample_rate = 1.0\nsteps = 4\n",
 }
 

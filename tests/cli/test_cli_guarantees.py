@@ -59,7 +59,7 @@ def test_correlated_noise_and_joint_releases(tmp_path: Path) -> None:
         "1",
         "--clip-count-noise",
         "10",
-        "--beside",
+        "--additional-query",
         "9",
     )
     assert joint["run"]["noise_multiplier"] < 1.0  # type: ignore[index]
@@ -110,15 +110,21 @@ A_RUN = ("--sample-rate", "0.01", "--steps", "10", "--noise-multiplier", "1")
         (("--noise-matrix", "tree", "--epochs", "3", "--sampler", "shuffle"), "Leave out --epochs, --sampler: --noise"),
         (("--guarantee", "8,2"), "EPS,DELTA, an epsilon from 0 on and a delta up to 1"),
         (("--trials", "poisson", "--mu", "1"), "--selected-mean"),
-        (("--beside", "3", "--mu", "1"), "leave the other options out"),
+        (("--additional-query", "3", "--mu", "1"), "leave the other options out"),
         (
             (*A_RUN, "--clip-count-noise", "1e-300"),
             "Expected --clip-count-noise in [0.01, inf), got --clip-count-noise 1e-300",
         ),
         ((*A_RUN, "--clip-count-noise", "0"), "got --clip-count-noise 0.0"),
-        ((*A_RUN, "--beside", "0"), "got --beside 0.0"),
-        ((*A_RUN, "--beside", "5", "--beside", "1e-300"), "got --beside 1e-300: with the gradient's 1 it is 1e-300"),
-        ((*A_RUN, "--beside", "0.02", "--beside", "0.02"), "got --beside 0.02: with the gradient's 1 it is 0.0141"),
+        ((*A_RUN, "--additional-query", "0"), "got --additional-query 0.0"),
+        (
+            (*A_RUN, "--additional-query", "5", "--additional-query", "1e-300"),
+            "got --additional-query 1e-300: with the gradient's 1 it is 1e-300",
+        ),
+        (
+            (*A_RUN, "--additional-query", "0.02", "--additional-query", "0.02"),
+            "got --additional-query 0.02: with the gradient's 1 it is 0.0141",
+        ),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], message: str) -> None:
@@ -136,14 +142,14 @@ def test_run_files_say_the_same_as_options(tmp_path: Path) -> None:
     files = {
         "correlated": 'noise_matrix = "c.txt"\nsteps = 20\nnoise_multiplier = 2.0\nmin_separation = 4\n',
         "selection": run_keys + 'selected_mean = 3\ntrials = "logarithmic"\n',
-        "beside": run_keys + "beside = [4.0, 5.0]\nclip_count_noise = 3.0\n",
+        "beside": run_keys + "additional_query = [4.0, 5.0]\nclip_count_noise = 3.0\n",
     }
     shared = ("--sample-rate", "0.05", "--steps", "10", "--noise-multiplier", "2")
     matrix = ("--noise-matrix", str(tmp_path / "c.txt"), "--steps", "20", "--min-separation", "4")
     options = {
         "correlated": (*matrix, "--noise-multiplier", "2"),
         "selection": (*shared, "--selected-mean", "3", "--trials", "logarithmic"),
-        "beside": (*shared, "--beside", "4", "--beside", "5", "--clip-count-noise", "3"),
+        "beside": (*shared, "--additional-query", "4", "--additional-query", "5", "--clip-count-noise", "3"),
     }
     for name, text in files.items():
         (tmp_path / f"{name}.toml").write_text(text)

@@ -67,7 +67,7 @@ RUN = (*SIZES, "--epochs", 3, "--noise-multiplier", 1)
         ((*RUN, "--tolerance", "nan"), "Expected --tolerance in"),
         ((*RUN, "--tolerance", 2), "Expected --tolerance in"),
         ((*RUN, "--banana", 2), "No such option"),
-        ((*RUN, "extra"), "unexpected extra argument"),
+        ((*RUN, "extra"), "Cannot read the run file extra"),
     ],
 )
 def test_measure_refuses(refused, measured_with, arguments, message):

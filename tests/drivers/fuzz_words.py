@@ -115,7 +115,7 @@ class Drawn:
         if way == 0:
             return ["--clip-count-noise", str(self.size())]
         if way == 1:
-            return ["--beside", str(self.size()), "--beside", str(self.size())]
+            return ["--additional-query", str(self.size()), "--additional-query", str(self.size())]
         if way == 2:
             law = self.rng.choice(("geometric", "logarithmic", "poisson", "negative-binomial"))
             shape = ["--trials-shape", str(self.size())] if law == "negative-binomial" or self.maybe(0.1) else []

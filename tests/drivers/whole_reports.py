@@ -1,7 +1,7 @@
 """Whole reports of every sampler, unit and noise: does `calipers measure` take at most two seconds of the processor?
 
-A report is all that the command prints: epsilon, true positive rates, advantage, mu and the usual claim. Ordinary and
-nasty settings of at most 1e5 steps::
+A report is all that the command prints: epsilon, true positive rates, advantage, mu and standard accounting. Ordinary
+and nasty settings of at most 1e5 steps::
 
     python tests/drivers/whole_reports.py --part 1/16 --log reports.1.jsonl
     python tests/drivers/whole_reports.py --only truncated-poisson --log reports.jsonl
@@ -87,7 +87,7 @@ def _correlated() -> Iterator[list[str]]:
 def _beside() -> Iterator[list[str]]:
     for (size, batch, steps, noise), adjacency in itertools.product(SIZES, ADJACENCIES):
         about = {"dataset-size": size, "batch-size": batch, "steps": steps, "noise-multiplier": noise}
-        yield [*_options(about | {"adjacency": adjacency}), "--clip-count-noise", "12.8", "--beside", "3"]
+        yield [*_options(about | {"adjacency": adjacency}), "--clip-count-noise", "12.8", "--additional-query", "3"]
 
 
 def _selected() -> Iterator[list[str]]:

@@ -174,5 +174,5 @@ def test_what_is_no_dimension_or_divisor_is_refused(degrees: float, divisor: flo
 
 def test_datasets_told_apart_with_certainty_are_refused_in_words() -> None:
     """A divisor of 1 against 2 in 10^12 coordinates: the message says what is wrong."""
-    with pytest.raises(CertificationError, match="told apart with certainty"):
+    with pytest.raises(CertificationError, match="distinguished with certainty"):
         scale_pair(10**12, 1)

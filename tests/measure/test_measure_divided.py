@@ -355,7 +355,7 @@ def check_drawn(seed: int) -> None:
     try:
         check_order(measure(divided))
     except CalipersError as error:
-        assert "told apart" in str(error) or "divides by floor" in str(error), (divided, error)  # noqa: PT017
+        assert "distinguished" in str(error) or "divides by floor" in str(error), (divided, error)  # noqa: PT017
 
 
 # Four that take little time; the slow version has hundreds.

@@ -53,11 +53,11 @@ def test_the_report_is_complete(report):
         "The run described",
         "Curves",
         "What an attacker gets",
-        "What the usual accounting would have said",
+        "What standard accounting (Poisson) would have said",
         "What to change",
         "A paragraph to paste",
         "Notes",
-        "What licenses the numbers",
+        "Proofs and attacks behind each number",
     ]
     curves = report.document.sections[3].blocks
     assert [block.picture.name for block in curves if isinstance(block, Figure)] == ["tradeoff", "low-rates", "profile"]
@@ -71,7 +71,7 @@ def test_without_a_run_nothing_is_said_about_one(played):
     result, _ = played
     alone = report_audit(result)
     assert "The run described" not in headings(alone)
-    assert "What the usual accounting would have said" not in headings(alone)
+    assert "What standard accounting (Poisson) would have said" not in headings(alone)
     roles = {line.role for figure in alone.document.sections[2].blocks for line in figure.picture.lines}
     assert roles == {"attack", "guess"}
 

@@ -119,7 +119,7 @@ def test_equal_batches_need_a_rate_of_one_over_a_whole_number():
         ({"sampler": "Poisson"}, "sampler to be one of"),
         ({"sampler": None}, "sampler to be one of"),
         ({"normalization": "mean"}, "normalization to be one of"),
-        ({"adjacency": "replace"}, "adjacency to be one of"),
+        ({"adjacency": "replaces"}, "adjacency to be one of"),
         ({"view": 3}, "view to be one of"),
     ],
 )

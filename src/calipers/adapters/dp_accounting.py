@@ -58,6 +58,7 @@ from calipers.mechanisms.sided import Sided
 from calipers.run import ADJACENCIES, Run, as_phases
 from calipers.schemes import scheme_of
 from calipers.stated import Stated
+from calipers.synonyms import adjacency_named
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation
@@ -234,10 +235,9 @@ def _evaluation(releases: dict[_Release, int], adjacency: str) -> Evaluation:
     )
 
 
-def _adjacency(value: str | NeighboringRelation, library: Any) -> str:
-    if isinstance(value, library.NeighboringRelation):
-        return next(word for word, name in RELATIONS.items() if name == value.name)
-    return choice("adjacency", value, ADJACENCIES, "A dp_accounting.NeighboringRelation is understood as well.")
+def _adjacency(value: str | NeighboringRelation) -> str:
+    remedy = "A dp_accounting.NeighboringRelation is understood as well."
+    return choice("adjacency", adjacency_named(value), ADJACENCIES, remedy)
 
 
 def measurement_of(
@@ -251,7 +251,7 @@ def measurement_of(
     """
     library = library_of_events()
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
-    word = _adjacency(adjacency, library)
+    word = _adjacency(adjacency)
     found = _evaluation(_collected(event, library), word)
     notes = (
         f"Read from a dp_accounting event under {word} adjacency ({RELATIONS[word]}). The event is taken at its word: "

@@ -34,6 +34,7 @@ from calipers.adaptive import PrivacyFilter
 from calipers.domains import choice
 from calipers.errors import CalipersWarning, InputError, UnsupportedError
 from calipers.run import ADJACENCIES, Run
+from calipers.synonyms import adjacency_named
 
 _MARK = "_calipers_record"
 
@@ -55,7 +56,7 @@ def run_of(
     """
     check_optimizer(None, optimizer)
     if adjacency is not None:
-        choice("adjacency", adjacency, ADJACENCIES)
+        adjacency = choice("adjacency", adjacency_named(adjacency), ADJACENCIES)
     noise = float(optimizer.noise_multiplier) if noise_multiplier is None else noise_multiplier
     source = source_of(data_loader, batch_size=batch_size)
     dimension = sum(parameter.numel() for parameter in optimizer.params)
@@ -80,8 +81,8 @@ def attach(
     """Watch a private training run from now on; the accountant of the engine stays in place.
 
     `engine` is the `PrivacyEngine`, `optimizer` and `data_loader` what its `make_private` returned. A second loader of
-    the same data is attached by a second call. Refused at once: adaptive clipping, streams, samplers whose law is not
-    known, a sample rate that differs between neighbors, an accountant with steps that nobody watched.
+    the same data is attached by a second call. Refused at once: adaptive clipping, streams, samplers whose distribution
+    is not known, a sample rate that differs between neighbors, an accountant with steps that nobody watched.
 
     batch_size: the one the script gave its loader; needed where Opacus's arithmetic does not tell (N a multiple of B).
     public_rate: the number of records is public, so that the neighbor is drawn with the same rate and as many steps.
@@ -102,7 +103,7 @@ def attach(
         optimizer, data_loader, engine = engine, optimizer, None
         check_optimizer(engine, optimizer)
     if adjacency is not None:
-        choice("adjacency", adjacency, ADJACENCIES)
+        adjacency = choice("adjacency", adjacency_named(adjacency), ADJACENCIES)
     accountant = _accountant_of(optimizer) if engine is None else engine.accountant
     return attached(
         accountant, optimizer, data_loader, engine=engine, batch_size=batch_size, observed=observed, state=state,

@@ -31,6 +31,7 @@ from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim
 from calipers.numerics.types import IntArray
 from calipers.run import ADJACENCIES, Run
+from calipers.synonyms import adjacency_named
 
 OTHER_READING = "The privacy filter is for the neighbors that attach was given, and for no others."
 TWINS = (
@@ -180,7 +181,7 @@ class Attachment:
             "loss": self.loss or "not given to attach",
             "noise source": noise_words(self._optimizer),
             "most participations of a record": seen.participation.busiest(),
-            "steps told to the accountant": steps_told(self._accountant),
+            "steps counted by the accountant": steps_told(self._accountant),
             "updates counted by the inner optimizer": updates_counted(self._optimizer),
             "step hook replaced": self._hook is not None and self._optimizer.step_hook is not self._hook,
             "seen at": dict(SEEN_AT),
@@ -267,7 +268,7 @@ class Attachment:
         return Ahead(self._now(), self._optimizer, self.reading, self._earlier)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen, for a checkpoint beside the model's: plain numbers and strings. Holds no record."""
+        """What was seen, for a checkpoint next to the model's: plain numbers and strings. Holds no record."""
         paid = {} if self._paying is None else {"paid": self._paying.count}
         return self._seen.state_dict() | paid
 
@@ -298,7 +299,8 @@ class Attachment:
             raise InputError("No step was taken yet; ask after training.")
         chosen = dataclasses.replace(self.reading, **reading)
         if chosen.adjacency is not None:
-            choice("adjacency", chosen.adjacency, ADJACENCIES)
+            named = choice("adjacency", adjacency_named(chosen.adjacency), ADJACENCIES)
+            chosen = dataclasses.replace(chosen, adjacency=named)
         seen = self._now()
         counted = updates_counted(self._optimizer)
         if counted > self.steps:

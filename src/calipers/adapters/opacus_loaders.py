@@ -135,7 +135,8 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
         name = f"{name} over {type(batches.sampler).__name__}"
     if not observed:
         raise UnsupportedError(
-            f"{installed_opacus()} hands out batches by {name}, whose law is not known and may depend on the records: "
+            f"{installed_opacus()} hands out batches by {name}, whose distribution is not known and may depend on "
+            "the records: "
             "Calipers reads Opacus's Poisson sampler, shuffle=True, shuffle=False, RandomSampler, SubsetRandomSampler "
             "and TorchBatches (and enters BatchMemoryManager after attach). If its draws do not depend on what is in "
             "the records, say observed=True: the batches are then measured as they came."

@@ -43,7 +43,8 @@ ONCE_A_PASS = (
     "order of the batches was random and nobody saw it."
 )
 IRREGULAR = (
-    "Some batches were used in more steps than others. That cannot be told from steps on batches of a loader that is "
+    "Some batches were used in more steps than others. That cannot be distinguished from steps on batches of a "
+    "loader that is "
     "not watched, so nothing is proven. Take the same number of steps on every batch, or attach the other loader."
 )
 CHANGED_DIVISOR = (

@@ -183,7 +183,7 @@ class PrivacyFilter(_Spending):
     def report(self) -> str:
         """Which filter it is, what it allows against a schedule fixed in advance, and what is left."""
         order = "" if self.rule.order is None else f" (order {self.rule.order:.4g})"
-        lines = [f"Privacy filter for {self.target}: {SAID[self.rule.kind]}{order}.", f"Licensed by: {LICENSE}."]
+        lines = [f"Privacy filter for {self.target}: {SAID[self.rule.kind]}{order}.", f"Proof: {LICENSE}."]
         spent, remaining = self.spent, self.remaining
         empty = (0,) * len(self.menu)
         for place, (name, step) in enumerate(self.menu.items()):

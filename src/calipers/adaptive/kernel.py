@@ -74,7 +74,7 @@ def _placed(positions: IntArray, weights: FloatArray) -> tuple[int, FloatArray]:
     if size > MOST_CELLS:
         raise UnsupportedError(
             f"One step of the menu spreads over {size} lattice points, more than {MOST_CELLS}: its noise is too small "
-            "beside that of the other steps. Leave it out, or measure it in a run of its own."
+            "compared with that of the other steps. Leave it out, or measure it in a run of its own."
         )
     return low, weighted_counts(positions - low, weights, size)
 

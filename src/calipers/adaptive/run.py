@@ -265,6 +265,6 @@ def load_adaptive(path: str | os.PathLike[str]) -> AdaptiveRun:
         missing = "costs" if not costs else "a budget"
         raise InputError(
             f"{called(os.fspath(path))}: the steps have no {missing.split()[-1]}; add {missing}, or let `calipers "
-            f"calibrate --run FILE --epsilon {setting(3.0)} --delta 1e-5` choose."
+            f"calibrate FILE --epsilon {setting(3.0)} --delta 1e-5` choose."
         )
     return AdaptiveRun(menu, costs, budget)

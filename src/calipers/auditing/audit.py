@@ -56,7 +56,7 @@ NOTES = (
 
 @dataclass(frozen=True, eq=False)
 class AuditResult(Printed):
-    """What an audit found; each bound on epsilon and delta has what is claimed and certified there beside it.
+    """What an audit found; each bound on epsilon and delta has also what is claimed and certified there.
 
     `looks` lists the looks of a sequential audit; all numbers are those of the last. `target_name` and `scored_by` say
     in words what `target` and `distinguisher` identify.
@@ -96,9 +96,9 @@ class AuditResult(Printed):
 class AuditOptions(HowToPlay, total=False):
     """What is asked of the scores, and how the game is played (`HowToPlay`).
 
-    `claim` is what should hold (see `profile_of`), `upper` a certified upper jaw of the run that the target is said to
-    be, `violation` by how much a claim must be exceeded for CONSISTENT to be wrong, `selection_share` the share of the
-    runs that choose the test.
+    `claim` is what should hold (see `profile_of`), `upper` a certified upper bound of the run that the target is said
+    to be, `violation` by how much a claim must be exceeded for CONSISTENT to be wrong, `selection_share` the share of
+    the runs that choose the test.
     """
 
     confidence: float

@@ -50,7 +50,8 @@ def distinguisher_for(
         found = _known(target)
         if found is None:
             raise InputError(
-                f"distinguisher={name!r} needs a built-in target, whose law is known; use 'fitted' or 'scores'."
+                f"distinguisher={name!r} needs a built-in target, whose distribution is known; use 'fitted' or "
+                "'scores'."
             )
         return found
 

@@ -2,7 +2,7 @@
 
 Every leakage falls as noise grows, and on a log-log scale it does so almost along a line, so a
 bracketing secant search needs few measurements. It runs in two passes: coarse measurements find
-the place, fine ones settle it. The answer is a noise multiplier at which the *upper* jaw was
+the place, fine ones settle it. The answer is a noise multiplier at which the *upper* bound was
 computed and found to meet the target; a multiplier smaller by the relative tolerance was computed
 and found not to.
 """
@@ -22,6 +22,7 @@ from calipers.measure.correlated import TREE
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
+from calipers.synonyms import key_named
 
 _COARSE = 1e-2
 _MOST_MEASUREMENTS = 80
@@ -39,7 +40,7 @@ class Calibration:
     """What has an upper bound that meets the target, and what it achieves.
 
     `found` are the phases of a run; or more than a run: one with correlated noise, the best of several, or one with
-    something released beside the gradient.
+    something released in addition to the gradient.
     """
 
     found: tuple[Run, ...] | More
@@ -82,7 +83,7 @@ class Calibration:
         if isinstance(found, Selection):
             chosen = {"selected_mean": found.mean, "trials": found.trials}
             return chosen | ({} if found.shape is None else {"trials_shape": found.shape})
-        return {"beside": list(found.noises)} if isinstance(found, Beside) else {}
+        return {"additional_query": list(found.noises)} if isinstance(found, Beside) else {}
 
     def measured(self, tolerance: float) -> Measurement:
         """The measurement of what was found."""
@@ -131,13 +132,14 @@ def one_target(wanted: Mapping[str, float | None], written: str = "{}") -> dict[
         raise InputError(f"{named} contradict each other: they are different targets; name one.")
     for missing in begun[0]:
         if missing not in given:
-            raise InputError(f"{written.format(*given)} needs {written.format(missing)} beside it.")
+            raise InputError(f"{written.format(*given)} needs {written.format(missing)} as well.")
     return given
 
 
 def _target(delta0: float, **wanted: float | None) -> _Target:
     if unknown := wanted.keys() - TARGETS.keys():
-        raise TypeError(f"There is no target {', '.join(sorted(unknown))}.")
+        meant = [f" Did you mean {key!r}?" for name in sorted(unknown) if (key := key_named(name)) in TARGETS]
+        raise TypeError(f"There is no target {', '.join(sorted(unknown))}.{''.join(meant)}")
     given = one_target(wanted)
     for name, value in given.items():
         TARGETS[name].check(name, value)

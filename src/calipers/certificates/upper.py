@@ -56,7 +56,7 @@ class UpperProof:
         spacing = spacing_for(epsilon, delta, steps, share)
         focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
         for number, (phases, back) in enumerate(directions(pairs), 1):
-            say(f"proving the upper bound, law {number} of {len(directions(pairs))}")
+            say(f"proving the upper bound, distribution {number} of {len(directions(pairs))}")
             record = _one_direction(phases, back, spacing, self.dust, focus, say)
             self.laws.append(proven_law(read(record, PROOF, "a proof"), phases, back, self.dust))
             self.proof.append(record)

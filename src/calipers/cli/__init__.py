@@ -71,13 +71,13 @@ def main() -> None:
     """Measure the privacy of the DP-SGD run that was actually executed, from both sides.
 
     The upper bound is a proof: the run leaks no more than this. The lower bound is an attack: an
-    explicit adversary provably gets this much. Every number is one of the two and says what
-    licenses it.
+    explicit adversary provably gets this much. Every number is one of the two and names its
+    proof or attack.
 
     \b
     Examples:
       calipers measure --dataset-size 60000 --batch-size 256 --epochs 60 --noise-multiplier 1.1
-      calipers measure --run run.toml --delta 1e-6 --json
+      calipers measure run.toml --delta 1e-6 --json
       calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
       calipers compare poisson.toml shuffle.toml
       calipers check run.toml --epsilon 3 --delta 1e-5
@@ -85,7 +85,7 @@ def main() -> None:
       calipers audit mine:target --claim 1,1e-5
       calipers probe opacus --dataset-size 1000 --batch-size 100
 
-    A run file is TOML with the names of the options and underscores for hyphens:
+    A run file (RUN; --run RUN is the same) is TOML with the names of the options and underscores for hyphens:
 
     \b
       dataset_size = 60000

@@ -1,4 +1,4 @@
-"""`calipers calibrate --run menu.toml`: the budget of an adaptive run, and costs where the file gives none."""
+"""`calipers calibrate menu.toml`: the budget of an adaptive run, and costs where the file gives none."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ def calibrate_command(
 ) -> None:
     """Find the smallest noise multiplier whose upper bound meets a target.
 
-    The guarantee is proven for the noise multiplier that is printed. Describe the run as for
-    `calipers measure`; its own noise multiplier, if it has one, is ignored. The phases of a run file
+    The guarantee is proven for the noise multiplier that is printed. RUN is a run file; or describe the run
+    by options, as for `calipers measure`; its own noise multiplier, if it has one, is ignored. The phases of a run file
     keep the ratios of theirs: all are changed by one factor. With correlated noise it is the deviation of
-    the noise that the matrix spreads; of what is released beside the gradient only the gradient's noise
+    the noise that the matrix spreads; of what is released in addition to the gradient only the gradient's noise
     is changed. Name one target: --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.
 
     Of a run file with [[step]] tables (an adaptive run) the budget is found, and the costs if it gives none.
@@ -50,7 +50,7 @@ def calibrate_command(
     \b
     Examples:
       calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
-      calipers calibrate --run run.toml --mu 0.5
+      calipers calibrate run.toml --mu 0.5
       calipers calibrate --dataset-size 50000 --batch-size 500 --epochs 20 --tpr 0.05 --fpr 0.01 --json
     """
     from calipers.calibrate import one_target, solve

@@ -11,7 +11,7 @@ from calipers.cli.options import check_place, json_option, overwrite_option, run
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 from calipers.reading import read_bounded
-from calipers.run import Run, load_runs
+from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers_verify import Verdict
@@ -21,18 +21,16 @@ MOST_BYTES = 1 << 30
 
 
 @click.command("certify", short_help="Write a certificate that anybody can check.")
-@click.argument("run_path", type=FILE, metavar="[RUN]", required=False)
 @run_options(optional=True)
 @option("--delta", REAL, "Certify epsilon at this delta.")
 @option("--epsilon", REAL, "Certify delta at this epsilon.")
 @overwrite_option
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Where to write. [default: standard output]")
-def certify_command(
-    run_path: str | None, runs: tuple[Run, ...], delta: float | None, epsilon: float | None, output: str | None
-) -> None:
+def certify_command(runs: tuple[Run, ...], delta: float | None, epsilon: float | None, output: str | None) -> None:
     """Write a certificate of a run: a statement, and what a short independent program needs to check it.
 
-    RUN is a run file; or describe the run by options, as for `calipers measure`. The certificate states
+    RUN is a run file, and options replace what it says; or describe the run by options, as for
+    `calipers measure`. The certificate states
     the upper bound, and a lower bound where an attack shows one, at one --delta or one --epsilon, for the
     neighbors that the run names. It is checked before it is written. Needs the extra `verify` (python-flint).
 
@@ -42,10 +40,6 @@ def certify_command(
       calipers certify --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --epsilon 2 -o run.cert.json
       calipers verify run.cert.json
     """
-    if run_path is not None:
-        if runs:
-            raise InputError("RUN and options that describe a run contradict each other: give one of them.")
-        runs = load_runs(run_path)
     if not runs:
         raise InputError("Expected a run: give a run file, or options such as --sample-rate.")
     check_place(output)

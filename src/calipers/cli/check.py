@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calipers.cli.kinds import REAL, option
-from calipers.cli.options import check_place, json_option, overwrite_option, write
+from calipers.cli.options import SAME_AS_RUN, check_place, json_option, overwrite_option, run_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("check", short_help="Fail when a run is not proven to be within a budget.")
 @click.argument("files", metavar="[RUN]...", nargs=-1)
+@run_option(SAME_AS_RUN + " Repeatable.", several=True)
 @option("--epsilon", REAL, "The budget: epsilon at --delta.")
 @option("--delta", REAL, "The budget's delta; there is no default.")
 @json_option
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @overwrite_option
 def check_command(
     files: tuple[str, ...],
+    run_files: tuple[str, ...],
     epsilon: float | None,
     delta: float | None,
     as_json: bool,
@@ -71,7 +73,7 @@ def check_command(
     from calipers.provenance import date
 
     with patience("checking"):
-        found = _checked(files, {"epsilon": epsilon, "delta": delta})
+        found = _checked((*files, *run_files), {"epsilon": epsilon, "delta": delta})
     status = max(one.outcome.exit_status for one in found)
     if junit_path is not None:
         write(junit(found, date()), junit_path)

@@ -19,6 +19,7 @@ from calipers.cli.options import (
     measured,
     question_options,
     repeated_run_options,
+    run_option,
     tolerance_option,
     write,
 )
@@ -39,6 +40,7 @@ Compared = tuple[tuple[str, ...], list[Subject], tuple[str, ...]]
 
 @click.command("compare", short_help="Say which of several runs is more private.")
 @click.argument("files", nargs=-1, type=FILE, metavar="[NAME=]A.toml [NAME=]B.toml [...]")
+@run_option("The same as A.toml; repeatable.", several=True)
 @repeated_run_options
 @option("--samplers", bool, "Compare one run with its counterparts under all samplers.")
 @option("--output", FILE, "Also draw both bounds of all profiles: FILE.png or FILE.svg.", metavar="FILE")
@@ -47,6 +49,7 @@ Compared = tuple[tuple[str, ...], list[Subject], tuple[str, ...]]
 @outlet_options("refuted", "open")
 def compare_command(
     files: tuple[str, ...],
+    run_files: tuple[str, ...],
     alternatives: dict[str, tuple[object, ...]],
     samplers: bool,
     output: str | None,
@@ -62,8 +65,8 @@ def compare_command(
     attack at every error rate. Where the bounds overlap or the curves cross, the verdict says so.
 
     Name run files, or describe runs by the options of `calipers measure`. An option given several
-    times makes one run of each of its values; options beside files replace what the files say, and
-    beside a single file the run is compared with the one so changed. Runs are called by what
+    times makes one run of each of its values; options replace what the files say, and
+    a single file is compared with the run so changed. Runs are called by what
     differs between them; NAME=FILE gives one a name of your own.
 
     \b
@@ -74,6 +77,7 @@ def compare_command(
       calipers compare run.toml --noise-multiplier 2
       calipers compare --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --noise-multiplier 2
     """
+    files = (*files, *run_files)
     file_format = None if output is None else chosen_picture(output)
     check_place(output)
     click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS

@@ -49,6 +49,8 @@ def curve_command(
 ) -> None:
     """Write the trade-off curve (or, with --profile, the privacy profile) of a run.
 
+    RUN is a run file; or describe the run by options, as for `calipers measure`.
+
     The trade-off curve gives an attacker's smallest false negative rate (beta) at each false
     positive rate (alpha). Side "upper" is the proof: the true curve lies nowhere below it. Side
     "lower" is the attack: the true curve lies nowhere above it. For the profile, "upper" is an
@@ -58,8 +60,8 @@ def curve_command(
     \b
     Examples:
       calipers curve --sample-rate 0.01 --steps 1000 --noise-multiplier 1
-      calipers curve --run run.toml --output tradeoff.png
-      calipers curve --run run.toml --profile --side upper --format csv --output profile.csv
+      calipers curve run.toml --output tradeoff.png
+      calipers curve run.toml --profile --side upper --format csv --output profile.csv
     """
     file_format = chosen_format(file_format, output)
     if output is None and not profile and sys.stdout.isatty():

@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from calipers.cli.kinds import REAL, option
-from calipers.cli.options import check_place, overwrite_option, tolerance_option, write
+from calipers.cli.options import (
+    SAME_AS_RUN,
+    check_place,
+    overwrite_option,
+    run_named,
+    run_option,
+    tolerance_option,
+    write,
+)
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -16,15 +24,22 @@ FORMS = ("short", "model-card", "checklist", "registry")
 
 
 @click.command("export", short_help="Write the guarantee for a registry, a checklist or a model card.")
-@click.argument("run_path", metavar="RUN")
-@option("--form", click.Choice(FORMS), "What to write; see above.", default="short")
+@click.argument("run_path", metavar="RUN", required=False)
+@run_option(SAME_AS_RUN)
+@option("--form", click.Choice(FORMS), "What to write; described above.", default="short")
 @option("--delta", REAL, "The delta of the guarantee.", default=1e-5)
 @option("--about", None, "A TOML file that says what Calipers cannot measure.", called="about_path", metavar="FILE")
 @tolerance_option(1e-3)
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
 @overwrite_option
 def export_command(
-    run_path: str, form: str, delta: float, about_path: str | None, tolerance: float, output: str | None
+    run_path: str | None,
+    run_file: str | None,
+    form: str,
+    delta: float,
+    about_path: str | None,
+    tolerance: float,
+    output: str | None,
 ) -> None:
     """Write what a run guarantees in a form that others ask for.
 
@@ -56,9 +71,12 @@ def export_command(
     if form == "registry" and output is not None:
         for said in file_name_complaints(Path(output).name):
             raise InputError(said)
-    described = read_described(run_path)
+    name = run_named(run_path, run_file)
+    if name is None:
+        raise InputError("Expected a run: name a run file or a receipt.")
+    described = read_described(name)
     if not described.runs:
-        raise UnsupportedError(f"{run_path}: nothing is proven about this training, so there is nothing to disclose.")
+        raise UnsupportedError(f"{name}: nothing is proven about this training, so there is nothing to disclose.")
     about: dict[str, Any] = {} if about_path is None else read_toml(about_path, "file for --about")
     if form in ("short", "model-card") and about:
         raise InputError(f"--form {form} has no place for --about; leave it out.")

@@ -40,8 +40,10 @@ def fail_on_option(*meant: str) -> Callable[[Callable[..., Any]], Callable[..., 
         multiple=True,
         type=click.Choice(list(STATUS)),
         callback=check,
-        help="After printing, end with status 4 (refuted: an attack exceeds the usual claim; falsified: an audit found "
-        "the claim false) or 3 (open: undecided). Repeatable; here: " + ", ".join(meant) + ".",
+        help="After printing, end with status 4 (refuted: an attack exceeds the claim of standard accounting; "
+        "falsified: an audit found the claim false) or 3 (open: undecided). Repeatable; here: "
+        + ", ".join(meant)
+        + ".",
     )
 
 

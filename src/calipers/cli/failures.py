@@ -14,6 +14,7 @@ import click
 
 from calipers.errors import CalipersError, CertificationError
 from calipers.provenance import typed
+from calipers.synonyms import advice_on_key, key_named
 
 INTERRUPTED = 130
 DEBUG = "calipers.debug"
@@ -21,24 +22,6 @@ DEBUG = "calipers.debug"
 _LONGEST = 300
 BY_OPTIONS = "calipers.by_options"
 """Where a command notes in its context which keys of the run were given as options."""
-# What people type for an option that is called otherwise.
-_OTHER_NAMES = {
-    "--noise-multiplier": ("sigma", "noise", "s"),
-    "--sample-rate": ("q", "rate", "sampling-rate", "sampling-probability"),
-    "--dataset-size": ("n", "size", "records"),
-    "--batch-size": ("b",),
-    "--steps": ("t", "iterations"),
-    "--epochs": ("e",),
-    "--epsilon": ("eps",),
-    "--delta": ("d",),
-    "--fpr": ("alpha",),
-    "--run": ("file", "config"),
-    "--sampler shuffle": ("shuffle",),
-    "--sampler poisson": ("poisson",),
-    "--report": ("output",),
-    "--explain": ("verbose", "v"),
-    "--overwrite": ("force",),
-}
 
 
 class RefusedInput(click.ClickException):
@@ -170,15 +153,19 @@ def _in_one_line(error: click.UsageError) -> click.UsageError:
 
 
 def _with_names(error: click.NoSuchOption) -> click.UsageError:
-    """The same refusal, naming the options that begin with what was typed (--noise: --noise-multiplier) or mean it."""
+    """The same refusal, naming the option that is meant by another name, or that begins with what was typed."""
     options = error.ctx.command.params if error.ctx is not None else []
     known = [name for option in options for name in option.opts]
     typed = error.option_name.lstrip("-").lower().replace("_", "-")
-    longer = [name for name in known if name.startswith(error.option_name) and name.startswith("--")]
-    longer += [name for name in known if name == f"--{typed}"]
-    meant = next((option for option, names in _OTHER_NAMES.items() if typed in names), "")
-    if not longer and meant.split(" ")[0] in known:
-        longer = [meant]
+    refused = f"No such option {error.option_name!r}."
+    meant = f"--{(key_named(typed) or typed).replace('_', '-')}"
+    advice = naming_options(advice_on_key(typed), [name.lstrip("-").replace("-", "_") for name in known])
+    # Elsewhere --epsilon asks for the delta at an epsilon.
+    is_target = error.ctx is not None and error.ctx.info_name in ("calibrate", "check")
+    if advice and (meant not in known or (typed == "target-epsilon" and not is_target)):
+        return click.UsageError(f"{refused} {advice}", error.ctx)
+    longer = [name for name in known if name == meant]
+    longer = longer or [name for name in known if name.startswith(error.option_name) and name.startswith("--")]
     if not longer:
         return error
-    return click.UsageError(f"No such option {error.option_name!r}. Did you mean {' or '.join(longer)}?", error.ctx)
+    return click.UsageError(f"{refused} Did you mean {' or '.join(longer)}?", error.ctx)

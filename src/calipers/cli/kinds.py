@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from calipers.errors import InputError
+from calipers.synonyms import adjacency_named, advice_on_value
 
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
 _POINTS = re.compile(r"[0-9]{1,3}\.000")
@@ -93,16 +94,24 @@ class Word(Choice):
     """One of a few words, in any case; a refusal names the one that was meant."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word, or a refusal that lists them."""
+        """The word, by another name that it has elsewhere too, or a refusal that lists them."""
+        key = "" if param is None or param.name is None else param.name
         try:
-            return super().convert(value, param, ctx)
+            return super().convert(adjacency_named(value) if key == "adjacency" else value, param, ctx)
         except click.BadParameter as error:
             from difflib import get_close_matches
 
+            if advice := advice_on_value(key, value):
+                self.fail(f"{error.message.rstrip('.')}. {as_options(advice, key)}", param, ctx)
             meant = get_close_matches(str(value).lower(), [str(choice) for choice in self.choices], 1)
             if not meant:
                 raise
             self.fail(f"{error.message.rstrip('.')}. Did you mean {meant[0]}?", param, ctx)
+
+
+def as_options(advice: str, key: str) -> str:
+    """A sentence about key='value' as the command line writes it."""
+    return re.sub(rf"\b{key}='([^']+)'", rf"--{key.replace('_', '-')} \1", advice)
 
 
 def word(words: Sequence[str]) -> Kind:

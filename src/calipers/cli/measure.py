@@ -56,9 +56,9 @@ def measure_command(
 ) -> None:
     """Measure one run: lower bound, upper bound, and what mainstream accounting would claim.
 
-    Give the run by options or by --run; options beside a file replace what it says. Or give a guarantee that is
-    stated somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event
-    (--event), to read it on the same page.
+    RUN is a run file (TOML, - for standard input), and options replace what it says; or describe the run by
+    options alone. Or convert a guarantee that is stated somewhere (--guarantee, --mu, --zcdp, or a file with a
+    [guarantee] table) or a dp_accounting event (--event).
 
     \b
       epsilon, delta  the run is (epsilon, delta)-differentially private
@@ -74,10 +74,10 @@ def measure_command(
     Examples:
       calipers measure --dataset-size 60000 --batch-size 256 --epochs 60 --noise-multiplier 1.1
       calipers measure --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta 1e-5 --delta 1e-6
-      calipers measure --run run.toml --epsilon 1 --json
-      calipers measure --run run.toml --report out.html
+      calipers measure run.toml --epsilon 1 --json
+      calipers measure run.toml --report out.html
       calipers measure --guarantee 8,1e-5
-      calipers measure --run run.toml --sampler shuffle --certificate run.cert.json
+      calipers measure run.toml --sampler shuffle --certificate run.cert.json
     """
     from calipers.reports.answers import answer
 

@@ -65,22 +65,33 @@ def _once(default: object, context: click.Context, option: click.Parameter, valu
     return values[0] if values else default
 
 
-_RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
-    option(
-        "--run",
-        FILE,
-        "Read the run from a TOML file, - for standard input; options beside it replace what it says.",
-        called="run_file",
-        metavar="FILE",
-    ),
-    keyed_options(),
-)
+def run_option(said: str, *, several: bool = False) -> Callable[[Command], Command]:
+    """--run FILE, the other way to name a run file, which every command has that reads one."""
+    about: dict[str, Any] = {"called": "run_files", "multiple": True} if several else {"called": "run_file"}
+    return option("--run", FILE, said, metavar="FILE", **about)
+
+
+SAME_AS_RUN = "The same as RUN."
+
+
+def run_named(run_path: str | None, run_file: str | None) -> str | None:
+    """The run file that is named by RUN or by --run; not by both."""
+    if run_path is not None and run_file is not None:
+        raise InputError("RUN and --run both name the run file; give one of them.")
+    return run_file if run_path is None else run_path
 
 
 def run_options(
-    *, noise_default: float | None = None, optional: bool = False, stated: bool = False, noisy: bool = False
+    *,
+    noise_default: float | None = None,
+    optional: bool = False,
+    stated: bool = False,
+    noisy: bool = False,
+    positional: bool = True,
 ) -> Callable[[Command], Command]:
-    """Add the options that describe a run; the command gets `runs`, its phases.
+    """Add RUN, --run and the options that describe a run; the command gets `runs`, its phases.
+
+    Without `positional` the command's own argument is something else, and --run alone names the file.
 
     With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands. With
     `noisy`, the run may have correlated noise, be selected among several, or release more than the gradient.
@@ -93,7 +104,7 @@ def run_options(
         @functools.wraps(command)
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
-            run_file = values.pop("run_file")
+            run_file = run_named(values.pop("run_path", None), values.pop("run_file"))
             click.get_current_context().meta[BY_OPTIONS] = KEYS if run_file is None else tuple(given)
             defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
 
@@ -108,7 +119,10 @@ def run_options(
             return command(runs=subject, **values)
 
         more = (with_stated_options,) if stated else (with_noisy_options,) if noisy else ()
-        return with_options(*_RUN_OPTIONS, *more)(with_runs)
+        argument = click.argument("run_path", type=FILE, metavar="[RUN]", required=False)
+        read = "Read the run from a TOML file, - for standard input; options replace what it says."
+        named = (argument, run_option(SAME_AS_RUN)) if positional else (run_option(read),)
+        return with_options(*named, keyed_options(), *more)(with_runs)
 
     return decorate
 
@@ -207,7 +221,7 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
     )
 
 
-explain_option = option("--explain", bool, "Also print what licenses every number, and the notes in full.")
+explain_option = option("--explain", bool, "Also print the proof or attack behind every number, and the notes in full.")
 json_option = option("--json", bool, "Print one JSON object; null means no finite bound.", called="as_json")
 
 

@@ -68,7 +68,7 @@ def probe_command(
       dimension, noise_multiplier, max_grad_norm, steps_per_epoch
       batches(epochs, rng)       the batches of one run, as arrays of indices
       update(gradients, rng)     (records, dimension) -> (dimension,), one noisy step
-      accounted()                optional: (sample rate, noise multiplier) told to the accountant
+      accounted()                optional: (sample rate, noise multiplier) given to the accountant
 
     that takes all randomness from rng, a numpy.random.Generator. Two more attributes are used if
     there are any: layers (their sizes), directions (the gradients that can be planted). It may also

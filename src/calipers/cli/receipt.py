@@ -8,13 +8,23 @@ from typing import Any
 import click
 
 from calipers.cli.kinds import COUNT, REAL, option
-from calipers.cli.options import check_place, json_option, overwrite_option, tolerance_option, write
+from calipers.cli.options import (
+    SAME_AS_RUN,
+    check_place,
+    json_option,
+    overwrite_option,
+    run_named,
+    run_option,
+    tolerance_option,
+    write,
+)
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
 
 @click.command("receipt", short_help="Write down what was executed and how that is known.")
 @click.argument("run_path", metavar="[RUN]", required=False)
+@run_option(SAME_AS_RUN)
 @option("--probe", None, "What `calipers probe --json` printed about the loop.", called="probe_path", metavar="FILE")
 @option("--epochs", REAL, "With --probe alone: how long the training is.", metavar="E")
 @option("--steps", COUNT, "With --probe alone: how long the training is.", metavar="T")
@@ -27,6 +37,7 @@ from calipers.errors import InputError
 @overwrite_option
 def receipt_command(
     run_path: str | None,
+    run_file: str | None,
     probe_path: str | None,
     epochs: float | None,
     steps: int | None,
@@ -39,7 +50,7 @@ def receipt_command(
     """Write a receipt: the run, fact by fact with how each was found out, and both bounds.
 
     RUN is a run file (declared). With --probe the facts are those that `calipers probe --json` found;
-    beside a RUN they must agree with it. A training that was watched writes its own receipt:
+    together with a RUN they must agree with it. A training that was watched writes its own receipt:
     calipers.receipts.write_receipt(record, "run.receipt.json").
 
     \b
@@ -58,6 +69,7 @@ def receipt_command(
     stated["libraries"] = _versions(libraries)
     length = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
     report = _probe(probe_path)
+    run_path = run_named(run_path, run_file)
     if run_path is not None:
         if length:
             raise InputError("RUN says how long the training is; leave --epochs and --steps out.")

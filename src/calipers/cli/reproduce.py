@@ -35,7 +35,7 @@ def _names() -> list[str]:
 def reproduce_command(
     items: tuple[str, ...], list_items: bool, coverage: bool, everything: bool, output: str, resume: bool
 ) -> None:
-    """Compute published tables and figures again, beside the published numbers.
+    """Compute published tables and figures again, next to the published numbers.
 
     Each item prints a table: what the paper prints, the bracket Calipers computes, their
     difference, and whether they agree at the printed digits. Tables go to CSV, figures to PNG and

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TREE = "tree"
 _NAMES = ("guarantee", "mu", "zcdp", "event", "times")
 _MATRIX = ("noise_matrix", "min_separation", "max_participations", "fixed_order")
-_BESIDE = ("beside", "clip_count_noise")
+_QUERIES = ("additional_query", "clip_count_noise")
 _LAWS = word(("geometric", "logarithmic", "poisson", "negative-binomial"))
 _SELECT = ("selected_mean", "trials", "trials_shape")
 
@@ -66,7 +66,11 @@ with_noisy_options = with_options(
     option("--max-participations", COUNT, "How often a record takes part at most.", metavar="K"),
     option("--fixed-order", bool, "Participations are exactly B steps apart.", show_default=False, default=None),
     option(
-        "--beside", REAL, "Noise multiplier of another release of each batch; repeatable.", multiple=True, metavar="S"
+        "--additional-query",
+        REAL,
+        "Noise multiplier of another release of each batch; repeatable.",
+        multiple=True,
+        metavar="S",
     ),
     option(
         "--clip-count-noise",
@@ -75,8 +79,8 @@ with_noisy_options = with_options(
         metavar="SD",
     ),
     option("--selected-mean", REAL, "Released is the best of a random number of runs, M in mean.", metavar="M"),
-    option("--trials", _LAWS, "The law of the number of runs. [default: geometric]"),
-    option("--trials-shape", REAL, "The shape of a negative-binomial law.", metavar="ETA"),
+    option("--trials", _LAWS, "The distribution of the number of runs. [default: geometric]"),
+    option("--trials-shape", REAL, "The shape of a negative-binomial distribution.", metavar="ETA"),
 )
 """Correlated noise, selection, and what is released beside the gradient: what has noise, as a run has."""
 
@@ -106,7 +110,7 @@ def subject_of(
     `defaults` stand in for what neither says. What has to be `noisy` is no guarantee, and options that only share the
     name of one stay in `values`.
     """
-    names = (() if noisy else _NAMES, _MATRIX, _SELECT, _BESIDE)
+    names = (() if noisy else _NAMES, _MATRIX, _SELECT, _QUERIES)
     options = [_taken(values, group) for group in names]
     menu = (
         None if run_file is None else _menu(run_file, noisy, [*given, *(name for group in options for name in group)])
@@ -142,16 +146,18 @@ def _subject(
     defaults: Mapping[str, object],
 ) -> Subject | None:
     record = {} if run_file is None else read_toml(run_file)
-    written = [{name: record[name] for name in names if name in record} for names in (_MATRIX, _SELECT, _BESIDE)]
-    stated, matrix, chosen, beside = options[0], *({**w, **o} for w, o in zip(written, options[1:], strict=True))
-    if beside:
+    written = [{name: record[name] for name in names if name in record} for names in (_MATRIX, _SELECT, _QUERIES)]
+    stated, matrix, chosen, queries = options[0], *({**w, **o} for w, o in zip(written, options[1:], strict=True))
+    if queries:
         if stated or matrix or chosen:
-            raise InputError("--beside and --clip-count-noise are about a run alone; leave the other options out.")
+            raise InputError(
+                "--additional-query and --clip-count-noise are about a run alone; leave the other options out."
+            )
         from calipers.measure import Beside, count_noise
 
         phases = runs(*written[2])
-        counted = (count_noise(_count(beside["clip_count_noise"]), phases),) if "clip_count_noise" in beside else ()
-        return Beside(phases, (*_several(beside.get("beside", ())), *counted))
+        counted = (count_noise(_count(queries["clip_count_noise"]), phases),) if "clip_count_noise" in queries else ()
+        return Beside(phases, (*_several(queries.get("additional_query", ())), *counted))
     if matrix:
         others = {**stated, **chosen}
         if run_file is not None and "noise_matrix" in written[0]:
@@ -192,7 +198,7 @@ def _correlated_file(
     """The keys of a run file with a noise matrix, which is looked for beside the file."""
     if others:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
-        raise InputError(f"{run_file} describes correlated noise, and {names} mean nothing beside it; leave them out.")
+        raise InputError(f"{run_file} describes correlated noise, and {names} mean nothing there; leave them out.")
     keys = {key: value for key, value in record.items() if key != "calipers"} | changed
     if isinstance(keys["noise_matrix"], str) and keys["noise_matrix"] != TREE and run_file != STANDARD_INPUT:
         keys["noise_matrix"] = str(Path(run_file).parent / keys["noise_matrix"])
@@ -202,7 +208,7 @@ def _correlated_file(
 def _correlated(
     matrix: dict[str, Any], others: dict[str, Any], given: dict[str, object], run_file: str | None
 ) -> dict[str, Any]:
-    names = [f"--{name.replace('_', '-')}" for name in others] + (["--run"] if run_file is not None else [])
+    names = [f"--{name.replace('_', '-')}" for name in others] + (["RUN"] if run_file is not None else [])
     if names or "noise_matrix" not in matrix:
         raise InputError(
             f"--noise-matrix describes a run together with --noise-multiplier and --steps; got {', '.join(names)}."
@@ -218,9 +224,9 @@ def _stated(stated: dict[str, Any], given: dict[str, object], run_file: str | No
     stated = dict(stated)
     times = stated.pop("times", 1)
     if not stated or ("event" in stated and times > 1):
-        raise InputError("--times says how many releases each have the --guarantee or the --mu beside it.")
+        raise InputError("--times says how many releases each have the --guarantee or the --mu that is given.")
     others = [f"--{name.replace('_', '-')}" for name in given if name != "adjacency"]
-    others += ["--run"] if run_file is not None else []
+    others += ["RUN"] if run_file is not None else []
     if len(stated) > 1 or others:
         names = ", ".join([*(f"--{name}" for name in stated), *others])
         raise InputError(f"{names} contradict each other: state one guarantee, or describe a run.")

@@ -89,12 +89,12 @@ def train_command(
     writes the files and prints. If one dies, all end with a sentence, and the same command goes on.
 
     --canaries M adds M records of the auditor's, each in or out by a fair coin, whose gradients of the clipping norm
-    lie in coordinates of their own. What an adversary who sees all noisy sums tells of them is printed beside the
+    lie in coordinates of their own. What an adversary who sees all noisy sums learns of them is printed after the
     bracket, with confidence 0.95, at the first delta and for whole profiles. --canary-kind examples takes the last M
     training records instead, with the next label, and looks at the losses of the finished model; pairs takes the last
     2 M and lets one of each pair in, so that the dataset keeps its size, and measures the run for one substituted.
 
-    --lira I asks whether training record I is told by shadow models: --shadows trainings with it and without fit two
+    --lira I is membership inference on record I with shadow models: --shadows trainings with it and without fit two
     Gaussians, and --trials further ones are judged by their likelihood ratio. No model is kept. With --ledger every
     training's number is, and --resume goes on; small models only.
 

@@ -32,10 +32,15 @@ audit_options = with_options(
     option(
         "--canary-kind",
         word(KINDS),
-        "Gradients beside the model's (white-box), mislabeled examples, or pairs of them (black-box).",
+        "Gradients in coordinates next to the model's (white-box), mislabeled examples, or pairs of them (black-box).",
         default="gradients",
     ),
-    option("--lira", COUNT, "Is record I told? Trains many times; see above.", metavar="I"),
+    option(
+        "--lira",
+        COUNT,
+        "Membership inference on record I with shadow models. Trains many times; described above.",
+        metavar="I",
+    ),
     option("--wrong-label", bool, "lira: give the record the next label."),
     option("--white-box", bool, "lira: the adversary sees every noisy sum, not the model alone."),
     option("--shadows", COUNT, f"lira: trainings each way to fit to. [default: {SHADOWS}]"),

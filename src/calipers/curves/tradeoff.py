@@ -142,7 +142,7 @@ class TradeoffCurve:
 
         UPPER: the nodes are upper bounds of the true profile at those eps. LOWER: the caller promises more, namely that
         the whole interpolated profile (constant beyond the last node) lies below the true one, as it does when the
-        nodes are all kinks of a law that the truth dominates.
+        nodes are all kinks of a privacy loss distribution that the truth dominates.
         With `symmetric`, the nodes (eps >= 0) hold in both directions. `reverse` gives the profile of the swapped pair
         as nodes of its own; prefer it to negative epsilon, where a delta near 1 has no digits left for the tail.
         `kept`, and a third row of `reverse`, are 1 - delta where that is known better.
@@ -349,7 +349,7 @@ class TradeoffCurve:
         if p.size * other_p.size > LARGEST_PRODUCT:
             raise InputError(
                 f"Expected at most {LARGEST_PRODUCT} products of segments, got {p.size} x {other_p.size}. "
-                "Compose laws on a grid (calipers.laws) instead of curves."
+                "Compose privacy loss distributions on a grid (calipers.laws) instead of curves."
             )
         joint_p, joint_q = np.outer(p, other_p).ravel(), np.outer(q, other_q).ravel()
         joint_inf = p_inf + other_p_inf * float(self.beta[0])

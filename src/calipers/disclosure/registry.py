@@ -101,7 +101,7 @@ def _measured(found: Disclosure, deployment: dict[str, dict[str, object]]) -> No
     deployment["deployment_model"].setdefault("model_name", "Central")
     deployment["accounting"]["composition"] = (
         "All steps of the training are composed together by a numerical bound on the whole trade-off curve, with every "
-        "rounding and truncation charged upward; it is about this training alone."
+        "rounding and truncation added to the upper bound; it is about this training alone."
     )
     deployment["implementation"]["mechanisms"] = (
         f"DP-SGD (Gaussian mechanism on clipped per-record gradients). {found.training} The run is known {found.known}."

@@ -29,7 +29,7 @@ def short_lines(found: Disclosure) -> list[str]:
         f"Training: {found.training}",
         f"Privacy unit: {found.unit}. {found.neighbors}",
         f"Adversary: {found.adversary}",
-        f"Usual accounting: {_claim(found)}",
+        f"Standard accounting (Poisson): {_claim(found)}",
         f"The run is known {found.known}; run SHA-256 {about['run_sha256']}."
         + ("" if not found.conditions else f" {' '.join(found.conditions)}"),
         f"Measured with Calipers {about['calipers']} on {about['date']}: {about['command']}.",

@@ -21,6 +21,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT, choice
 from calipers.errors import InputError
 from calipers.run import ADJACENCIES, VIEWS, Run
 from calipers.run_keys import known, read_toml
+from calipers.synonyms import adjacency_named
 
 BUDGET_KEYS = ("epsilon", "delta", "adjacency", "view")
 TABLE = "calipers"
@@ -44,7 +45,8 @@ class Budget:
         object.__setattr__(self, "epsilon", NON_NEGATIVE.check("epsilon", self.epsilon, "It is the budget."))
         object.__setattr__(self, "delta", OPEN_UNIT.check("delta", self.delta, "It is part of the budget."))
         if self.adjacency is not None:
-            choice("adjacency", self.adjacency, ADJACENCIES)
+            named = adjacency_named(self.adjacency)
+            object.__setattr__(self, "adjacency", choice("adjacency", named, ADJACENCIES))
         choice("view", self.view, VIEWS)
 
     def asked_of(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:

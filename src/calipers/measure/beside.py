@@ -81,8 +81,8 @@ class Beside:
         for run in phases:
             if run.normalization in DATA_DEPENDENT:
                 raise UnsupportedError(
-                    f"normalization={run.normalization!r} with something released beside the gradient: what both are "
-                    "divided by depends on the data, and no pair is proven. Divide by public constants."
+                    f"normalization={run.normalization!r} with something released in addition to the gradient: what "
+                    "both are divided by depends on the data, and no pair is proven. Divide by public constants."
                 )
         return tuple(run.replace(noise_multiplier=self._joint(run.noise_multiplier)) for run in phases)
 
@@ -100,7 +100,8 @@ class Beside:
         """The measurement of the joint release, which says so."""
         listed = ", ".join(f"{noise:g}" for noise in self.noises)
         note = (
-            f"Beside the gradient every batch shows {len(self.noises)} more noisy sum{'s' * (len(self.noises) > 1)} "
+            f"In addition to the gradient every batch shows {len(self.noises)} more noisy "
+            f"sum{'s' * (len(self.noises) > 1)} "
             f"(noise multiplier {listed}): together one Gaussian, whose noise multiplier is the one of the run shown "
             "(Andrew et al. 2021, Theorem 1). A count that is divided by the realized batch size is not covered."
         )

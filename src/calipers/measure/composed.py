@@ -172,7 +172,7 @@ class PairProof(PairJaw):
         """Why the upper bound holds."""
         text = (
             f"{self.said} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
-            "tilted FFT; truncation, aliasing and rounding are charged upward."
+            "tilted FFT; truncation, aliasing and rounding are added to the upper bound."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
@@ -244,7 +244,7 @@ class LawProof(Jaw):
         """The theorem, and how its bound is computed."""
         text = (
             f"{self.reason} The bound is computed at many e^epsilon, between which the divergence is convex; epochs "
-            "are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
+            "are composed by tilted FFT. Truncation, aliasing and rounding are added to the upper bound."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 

@@ -187,7 +187,9 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
     if any(is_divided(run) for run in phases):
         if any(pair.is_told_apart for pair in divided_pairs(phases)):
             notes.append(_NOTHING_HIDDEN)
-        notes.append(f"The usual claim is about another mechanism: here the divisor depends on the data. {REMEDY}")
+        notes.append(
+            f"Standard accounting (Poisson) is about another mechanism: here the divisor depends on the data. {REMEDY}"
+        )
     return list(dict.fromkeys(notes))
 
 

@@ -156,7 +156,9 @@ class CollinearProof(Jaw):
 
     def _said(self, name: str, won: bool) -> Evidence:
         text = f"{_PROVES[name]} {_sizes(self.pairs)}"
-        text += " Composed over all steps by tilted FFT; truncation, aliasing and rounding are charged upward."
+        text += (
+            " Composed over all steps by tilted FFT; truncation, aliasing and rounding are added to the upper bound."
+        )
         if won:
             text += " This proof gave the least of those that compete."
         return Evidence.of(Kind.NUMERICAL, name, text)

@@ -237,5 +237,5 @@ class Measurement(Printed):
         return _bracket_of(self._once(("rdp", order), lambda jaw: jaw.renyi(order)))
 
     def explain(self) -> tuple[Evidence, Evidence]:
-        """(lower, upper): how each jaw was chosen."""
+        """(lower, upper): how each bound was chosen."""
         return self.evaluation.below.evidence(), self.evaluation.above.evidence()

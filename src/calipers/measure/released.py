@@ -28,7 +28,7 @@ from calipers.stated import Guarantee, Stated
 Mechanism = LawSource | Product | Guarantee
 _WRITTEN = 4
 _ITS_OWN_CLAIM = (
-    "This is a statement about a mechanism, not a run: the claim beside it is its own upper bound, and nothing "
+    "This is a statement about a mechanism, not a run: the claim in the report is its own upper bound, and nothing "
     "is said about how batches were drawn or what was divided."
 )
 _ATTACK = "The record contributes what each pair assumes and all others contribute nothing, so each release shows it."

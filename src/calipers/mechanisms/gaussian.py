@@ -57,7 +57,8 @@ def poisson_gaussian(rate: float, noise_multiplier: float, adjacency: str = "add
     adjacency = choice("adjacency", adjacency, ("add-remove", "zero-out", "substitute"))
     if rate < SMALLEST_RATE:
         raise InputError(
-            f"Expected rate in [{SMALLEST_RATE:g}, 1], got rate={rate:g}: the step is too faint to resolve."
+            f"Expected rate in [{SMALLEST_RATE:g}, 1], got rate={rate:g}: the effect of one step is too small to "
+            "resolve."
         )
     name = f"Poisson-subsampled Gaussian, q = {rate:g}, sigma = {noise_multiplier:g}, {adjacency}"
     if rate == 1.0:

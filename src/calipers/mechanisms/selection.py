@@ -131,7 +131,7 @@ class Trials:
         """The parameter of the negative binomial law that gives the mean."""
         low, high = 1e-18, 1.0  # the mean falls from infinity to 1
         if self._mean(low) < self.mean:
-            raise InputError(f"No negative binomial law of shape {self.shape:g} has mean {self.mean:g}.")
+            raise InputError(f"No negative binomial distribution of shape {self.shape:g} has mean {self.mean:g}.")
         return halved_ratio(low, high, lambda at: self._mean(at) > self.mean, 200)[0]
 
     def _mean(self, gamma: float) -> float:

@@ -94,7 +94,7 @@ def clipping_finding(lens: Lens, divisor: Callable[[int], float]) -> Finding:
         f"sum by {floor_digits(worst.witness / bound, 4)} times the clipping norm {bound:g}, the most that was seen"
     )
     if max(trial.tolerance for trial in trials[:4]) > 0.2 * bound + ROUNDING * HUGE * bound:
-        return Finding("clipping", "not seen: rounding hides it beside this much noise", evidence, alarm=True)
+        return Finding("clipping", "not seen: rounding hides it at this much noise", evidence, alarm=True)
     huge = next(t for t in trials if len(t.gradients) == 1 and np.linalg.norm(t.gradients) > 100 * bound)
     known = rules(bound, lens.layers, float(np.linalg.norm(huge.moved)), divisor(2))
     fitting = next((rule for rule in known if all(trial.follows(rule) for trial in trials)), None)

@@ -243,7 +243,7 @@ def _rate_findings(
         evidence = f"A record is in a share {rate:.6g} of the batches."
         if claimed is None:
             return rate, [Finding("sample rate", verdict, evidence)]
-        evidence += f" The accountant is told Poisson sampling at {fraction(claimed[0])}."
+        evidence += f" The accountant assumes Poisson sampling at {fraction(claimed[0])}."
         return rate, [Finding("sample rate", verdict, evidence, alarm=True)]
     low, high = rates_left(counts, error)
     candidates = [] if claimed is None else [claimed[0]]
@@ -256,13 +256,13 @@ def _rate_findings(
         f" ({', '.join(fraction(value) for value in inside) or 'none of the simple rates'} inside)"
     )
     others = [fraction(value) for value in inside[1:]]
-    undecided = f"; not told apart from {' and '.join(others)}" if others else ""
+    undecided = f"; not distinguished from {' and '.join(others)}" if others else ""
     found = [Finding("sample rate", f"samples at {fraction(rate)}{undecided}", evidence, error)]
     if claimed is not None:
         agrees = low <= claimed[0] <= high
         verdict = f"accounts at {fraction(claimed[0])}" + (", the rate it samples at" if agrees else "")
         if not agrees:
             verdict += f", but samples at {fraction(rate)}"
-        told = f"The accountant is told rate {claimed[0]!r} and noise multiplier {claimed[1]:g}."
+        told = f"The accountant is given rate {claimed[0]!r} and noise multiplier {claimed[1]:g}."
         found.append(Finding("accounting", verdict, told, error, alarm=not agrees))
     return rate, found

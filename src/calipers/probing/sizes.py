@@ -138,7 +138,7 @@ def _by_law(lens: Lens, numbers: StepNumbers, counts: list[int], error: float) -
     shown = ", ".join(f"{shares[count]:.3g} at {count}" for count in counts)
     evidence = f"Estimated deviation by batch size, in units of that for one record: {shown} ({SEEDS} seeds each)"
     if base and all((1 - allowed) / (1 + allowed) <= s**2 <= (1 + allowed) / (1 - allowed) for s in shares.values()):
-        return Finding(subject, "not told apart between batch sizes", evidence, error)
+        return Finding(subject, "not distinguished between batch sizes", evidence, error)
     return Finding(subject, f"the noise follows the batch that came out{_power(shares)}", evidence, error, True)
 
 
@@ -163,7 +163,7 @@ def empty_finding(lens: Lens, error: float) -> Finding:
     allowed = _allowed(lens, 2, error)
     ratio = _moment(lens, 0) / _moment(lens, 1)
     if (1 - allowed) / (1 + allowed) <= ratio <= (1 + allowed) / (1 - allowed):
-        return Finding("empty batch", "noise not told apart from the usual", evidence, error)
+        return Finding("empty batch", "noise not distinguished from that of other batches", evidence, error)
     return Finding("empty batch", "noise differs from that of other batches", evidence, error, True)
 
 

@@ -209,8 +209,8 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
 def _claimed(answers: Answers) -> Section:
     """What mainstream accounting reports for the run described, and what that run's own bracket makes of it."""
     words = (
-        f"{USUAL} The bracket beside the claim is that of the run described; whether the implementation is that run is "
-        "what the audit asks."
+        f"{USUAL} The bracket next to the claim is that of the run described; whether the implementation is that run "
+        "is what the audit asks."
     )
     return usual_section(words, claim_rows(answers))
 

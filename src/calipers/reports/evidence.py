@@ -29,10 +29,10 @@ KINDS = {
 def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "") -> Section:
     """Which theorem, attack or computation licenses which numbers, each told once; then the publications in full."""
     listed = list(evidence)
-    columns = ("licenses", "kind", "statement or test", "source")
+    columns = ("proves or shows", "kind", "statement or test", "source")
     table = Table("Evidence", columns, tuple(map(tuple, told_once(listed))), wide=True)
     blocks = (table, Items(references([found for found, _ in listed])))
-    return Section(f"What licenses the numbers{whose}", blocks, detail=True)
+    return Section(f"Proofs and attacks behind each number{whose}", blocks, detail=True)
 
 
 class Told(NamedTuple):

@@ -57,7 +57,7 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     claims = []
     if with_claim and comparable(answers.runs):
         claimed = measurement.claim.proof.curve(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)
-        claims.append(view.line("usual claim (Poisson, undivided sum)", "claim", claimed.delta))
+        claims.append(view.line("standard accounting (Poisson, undivided sum)", "claim", claimed.delta))
     return _figure(view, [measurement.curve(side) for side in _SIDES], answers, claims)
 
 
@@ -82,13 +82,13 @@ def bracket_figure(answers: Answers) -> Figure:
             reading.name,
             reading.bracket.lower,
             reading.bracket.upper,
-            (("usual claim", "claim", reading.claim),) if shown and reading.claim is not None else (),
+            (("standard accounting", "claim", reading.claim),) if shown and reading.claim is not None else (),
         )
         for reading in readings
     )
     title = readings[0].name if len(readings) == 1 else "epsilon"
     cells = tuple((r.name, *ends(r.bracket), "" if r.claim is None else at_most(r.claim)) for r in readings)
-    return interval_figure("bracket", title, rows, cells, ("quantity", *ENDS, "usual claim"))
+    return interval_figure("bracket", title, rows, cells, ("quantity", *ENDS, "standard accounting"))
 
 
 def target_figure(quantity: str, achieved: Bracket, target: float) -> Figure:

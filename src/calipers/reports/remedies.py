@@ -90,7 +90,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
         yield Remedy(
             "Or pay with noise: calipers calibrate, with this run and "
             f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds the smallest "
-            "noise multiplier at which the usual claim would be proven."
+            "noise multiplier at which the epsilon of standard accounting would be proven."
         )
     elif answers.stated is not None:
         yield Remedy(answers.stated.remedy)
@@ -102,7 +102,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     if answers.regret > GOOD_REGRET:
         yield Remedy(
             f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
-            "report the profile or the trade-off curve beside it."
+            "report the profile or the trade-off curve as well."
         )
 
 

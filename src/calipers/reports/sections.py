@@ -152,8 +152,8 @@ def numbers_section(answers: Answers, tolerance: float) -> Section:
     if not is_closed(answers.leading.bracket, tolerance):
         blocks.append(
             Notice(
-                "The bracket is open: the truth lies somewhere between the two values. Plan with the proof, and do not "
-                "call the attack a guarantee."
+                "The two bounds do not meet: the truth lies somewhere between the two values. Plan with the proof, "
+                "and do not call the attack a guarantee."
             )
         )
     return Section("All numbers", tuple(blocks))
@@ -163,7 +163,7 @@ def numbers_table(answers: Answers) -> Table:
     """One row per reading; the regret is that of the mu above it, as printed."""
     rows: list[tuple[Cell, ...]] = [(r.name, *ends(r.bracket), claim_number(r)) for r in answers.readings]
     rows.append(("regret of that mu", "", at_most(printed_regret(answers)), ""))
-    return Table(ROUNDED, ("quantity", "at least (attack)", "at most (proof)", "usual claim"), tuple(rows))
+    return Table(ROUNDED, ("quantity", "at least (attack)", "at most (proof)", "standard accounting"), tuple(rows))
 
 
 def relations_section(answers: Answers) -> tuple[Section, ...]:
@@ -263,16 +263,16 @@ def usual_section(
     told: str, rows: Sequence[tuple[Cell, ...]], *notices: Notice, whose: tuple[str, ...] = ()
 ) -> Section:
     """What mainstream accounting would have said, row by row, after the column `whose` where there are several runs."""
-    caption = f"The usual claim beside the bracket{'s' if whose else ''}"
+    caption = f"Standard accounting (Poisson) next to the bracket{'s' if whose else ''}"
     table = (Table(caption, (*whose, *_CLAIM_COLUMNS), tuple(rows)),) if rows else ()
-    return Section("What the usual accounting would have said", (Prose(told), *table, *notices))
+    return Section("What standard accounting (Poisson) would have said", (Prose(told), *table, *notices))
 
 
 USUAL = (
     "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
     "adjacency, whatever was executed."
 )
-_CLAIM_COLUMNS = ("quantity", "usual claim", "at least (attack)", "at most (proof)", "so the claim is")
+_CLAIM_COLUMNS = ("quantity", "standard accounting", "at least (attack)", "at most (proof)", "so the claim is")
 
 
 def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:

@@ -1,4 +1,4 @@
-"""What a bracket says about itself and about the usual claim, in a word and in one sentence.
+"""What a bracket says about itself and about standard accounting, in a word and in one sentence.
 
 A bracket is closed when its relative width is within the tolerance that was asked for, open otherwise. A bracket with
 one infinite end is open; where an attack shows that nothing is finite there is nothing left to prove. What became of
@@ -46,9 +46,9 @@ def verdict(answers: Answers, tolerance: float) -> str:
     row = answers.leading
     state = _open_or_closed(row.bracket, tolerance)
     if not isinstance(row, Claimed):
-        return f"For this run {between(row.name, row.bracket)}; the bracket is {state}."
+        return f"For this run {between(row.name, row.bracket)}; {state}."
     if math.isinf(row.bracket.lower):
-        claimed = f", where the usual accounting claims {ceil_digits(row.claim)}" if row.refuted else ""
+        claimed = f", where standard accounting (Poisson) claims {ceil_digits(row.claim)}" if row.refuted else ""
         return (
             f"At delta = {setting(row.at)} no epsilon is finite{claimed}: an attack shows everything with a "
             "probability above delta."
@@ -60,36 +60,37 @@ def verdict(answers: Answers, tolerance: float) -> str:
             else "no finite upper bound is proven"
         )
         return (
-            f"The usual accounting claims epsilon = {ceil_digits(row.claim)} at delta = {setting(row.at)} for this "
+            f"Standard accounting (Poisson) claims epsilon = {ceil_digits(row.claim)} at delta = {setting(row.at)} "
+            "for this "
             f"run, but an explicit attack shows an epsilon of at least {floor_digits(row.bracket.lower)}; {proven}, "
-            f"and the bracket is {state}."
+            f"and {state}."
         )
     where = f"At delta = {setting(row.at)} {between('epsilon', row.bracket)}"
-    return f"{where}; the bracket is {state}{_about_claim(answers, row)}."
+    return f"{where}; {state}{_about_claim(answers, row)}."
 
 
 def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
     if is_closed(bracket, tolerance):
-        return f"closed to {nearest_digits(100 * tolerance, 3)} %"
-    return "open"
+        return f"the bounds agree to {nearest_digits(100 * tolerance, 3)} %"
+    return "the bounds do not meet"
 
 
 def _about_claim(answers: Answers, row: Claimed) -> str:
     if row.standing is Standing.ELSEWHERE or is_claimed_run(answers.runs):
         return ""
-    return f", and the usual claim of epsilon = {ceil_digits(row.claim)} is {claim_cell(answers, row).text}"
+    return f", and the epsilon of standard accounting, {ceil_digits(row.claim)}, is {claim_cell(answers, row).text}"
 
 
 def badges(answers: Answers, tolerance: float) -> tuple[Badge, ...]:
     """Open or closed, and what became of the claim, at the first delta asked for."""
     row = answers.leading
-    state = Badge("bracket closed", "good") if is_closed(row.bracket, tolerance) else Badge("bracket open", "open")
+    state = Badge("bounds agree", "good") if is_closed(row.bracket, tolerance) else Badge("bounds do not meet", "open")
     if math.isinf(row.bracket.lower):
         state = Badge("nothing is finite", "bad")
     if not isinstance(row, Claimed):
         return (state,)
     about = claim_cell(answers, row)
-    return (state, Badge(f"usual claim {about.text}", about.mood))
+    return (state, Badge(f"standard accounting {about.text}", about.mood))
 
 
 def claim_cell(answers: Answers, row: Claimed) -> Badge:

@@ -43,7 +43,7 @@ def describe_calibrated(calibration: Calibration) -> str:
     if not calibration.phases:
         return calibration.run.stated.sentence  # type: ignore[union-attr]  # correlated noise has no phases
     told = ", ".join(f"{name} = {value}" for name, value in calibration.beside.items())
-    return describe_phases(calibration.phases) + (f" Beside it: {told}." if told else "")
+    return describe_phases(calibration.phases) + (f" In addition: {told}." if told else "")
 
 
 def describe_subject(answers: Answers) -> str:

@@ -29,7 +29,7 @@ class BallsAndBins(Sampler):
     `reshuffle="once"` throws the records once and uses the same batches in every epoch.
 
     How it is drawn: the sizes of the M batches first, by N anonymous throws, then a uniformly
-    random permutation cut into blocks of these sizes. This is the law above: the M^N assignments
+    random permutation cut into blocks of these sizes. This is the distribution above: the M^N assignments
     are equally likely, so given the sizes every ordered partition with these sizes is equally
     likely, which is what the cut permutation gives.
 

@@ -43,7 +43,7 @@ class Shuffle(EqualBatches):
           give it away. Amplification statements that need independence do not apply.
         - Exact: every ordered outcome of an epoch is equally likely, in integer arithmetic.
         - Memory: one bit for each record, and towards the end of the epoch one byte more (32 MiB
-          if that is larger), beside the batch itself. The first batch does not wait for the epoch.
+          if that is larger), besides the batch itself. The first batch does not wait for the epoch.
     """
 
     reshuffle: str = "every-epoch"

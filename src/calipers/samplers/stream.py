@@ -51,7 +51,8 @@ class BatchStream:
         check_generator(rng)
         if not isinstance(sampler, Sampler):
             raise InputError(
-                f"Expected a sampler of calipers.samplers, got {type(sampler).__name__}; its law would not be known."
+                f"Expected a sampler of calipers.samplers, got {type(sampler).__name__}; its distribution would not "
+                "be known."
             )
         law = sampler.law()
         self.sampler = sampler

@@ -170,7 +170,7 @@ def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
     while hit(low) < fpr:
         low = high - 2.0 * (high - low)
         if high - low > 1e3:
-            raise CertificationError(f"No interval has probability {fpr:g} under the first law.")
+            raise CertificationError(f"No interval has probability {fpr:g} under the first distribution.")
     low, _ = halved(low, high, lambda u: hit(u) >= fpr, 60)
     missed = ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z)
     return max(float(missed) - ROUNDED, 0.0)

@@ -126,7 +126,7 @@ def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, th
     if not math.isfinite(value):
         raise CertificationError(
             f"The event {{max w >= {threshold:g}}} has a probability below 1e-290 or e^epsilon overflows: "
-            "its value cannot be told from rounding. Use a smaller threshold or epsilon."
+            "its value cannot be distinguished from rounding. Use a smaller threshold or epsilon."
         )
     return value
 

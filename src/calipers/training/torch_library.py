@@ -98,7 +98,7 @@ def tensor_cores(allowed: bool) -> Iterator[None]:
 
 @cache
 def refuse_rounding(device: Any) -> None:
-    """Refuse a device that rounds the factors of products although it is told not to.
+    """Refuse a device that rounds the factors of products although it is asked not to.
 
     Variables of the environment do that (NVIDIA_TF32_OVERRIDE, DNNL_DEFAULT_FPMATH_MODE), whatever a program sets; the
     clipped sum is a product, and a summand could be longer than the clipping norm.
@@ -110,8 +110,8 @@ def refuse_rounding(device: Any) -> None:
         return
     if not bool((found == fine).all()):
         raise InputError(
-            f"PyTorch rounds the factors of products on {device} although it is told not to, so that clipping does not "
-            "hold; unset NVIDIA_TF32_OVERRIDE and DNNL_DEFAULT_FPMATH_MODE."
+            f"PyTorch rounds the factors of products on {device} although it is asked not to, so that clipping does "
+            "not hold; unset NVIDIA_TF32_OVERRIDE and DNNL_DEFAULT_FPMATH_MODE."
         )
 
 

@@ -101,7 +101,7 @@ function showNumbers(shown, several) {
   const head = made("tr", {}, made("th", {}, "quantity"));
   const body = [];
   if (!several) {
-    head.append(made("th", {}, "at least (attack)"), made("th", {}, "at most (proof)"), made("th", {}, "usual claim"));
+    head.append(made("th", {}, "at least (attack)"), made("th", {}, "at most (proof)"), made("th", {}, "standard accounting"));
     for (const row of shown[0]?.answer.rows ?? []) {
       body.push(made("tr", { "data-kind": row.kind }, quantity(row.quantity), number(row.lower, "attack"), number(row.upper, "proof"), number(row.claim, row.refuted ? "claim, refuted by the attack" : "claim", row.refuted)));
     }

@@ -141,7 +141,7 @@ class DisplacedEpoch(ShuffledEpoch):
         super().__post_init__()
         COUNT.check_int("batch_size", self.batch_size)
         if self.participation != 1.0 or -(-self.dataset_size // self.batch_size) != self.rounds:
-            raise InputError("An epoch that leaves nothing over has ceil(N/B) rounds in which every record takes part.")
+            raise InputError("An epoch without a remainder has ceil(N/B) rounds in which every record takes part.")
 
     @property
     def far(self) -> float:

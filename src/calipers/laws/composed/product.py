@@ -318,7 +318,7 @@ def _solve_delta(
         if best.upper <= known or best.upper - best.lower <= tolerance * best.upper:
             break
     if best.lower > best.upper:
-        raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
+        raise CertificationError(f"bounds of delta crossed at epsilon={epsilon}: {best}. Please report this.")
     return best
 
 

@@ -62,20 +62,22 @@ class Law:
     def __post_init__(self) -> None:
         sizes = {len(self.log_ratio), len(self.log_p), len(self.log_q)}
         if len(sizes) != 1:
-            raise InputError(f"A law needs equally many ratios and masses, got sizes {sorted(sizes)}.")
+            raise InputError(
+                f"A privacy loss distribution needs equally many ratios and masses, got sizes {sorted(sizes)}."
+            )
         for name, array in (("log_ratio", self.log_ratio), ("log_p", self.log_p), ("log_q", self.log_q)):
             if not np.all(np.isfinite(array)):
-                raise InputError(f"A law's {name} must be finite; put mass at L = 0 or infinity into q_zero and p_inf.")
+                raise InputError(f"{name} must be finite; put mass at L = 0 or infinity into q_zero and p_inf.")
         if np.any(np.diff(self.log_ratio) < 0):
-            raise InputError("A law's atoms must be sorted by log_ratio.")
+            raise InputError("Atoms must be sorted by log_ratio.")
         if self.side is Side.UPPER:
             off = np.abs(self.log_p - self.log_q - self.log_ratio)
             if np.any(off > 1e-9 * (1.0 + np.abs(self.log_p))):
-                raise InputError("An UPPER law needs log_p = log_q + log_ratio at every atom.")
+                raise InputError("An UPPER privacy loss distribution needs log_p = log_q + log_ratio at every atom.")
         if self.whole:
             for name, masses in (("log_p", self.log_p), ("log_q", self.log_q)):
                 if abs(float(np.exp(masses).sum()) - 1.0) > 1e-9:
-                    raise InputError(f"A whole law's {name} must sum to 1.")
+                    raise InputError(f"A whole distribution's {name} must sum to 1.")
         PROBABILITY.check("p_inf", float(self.p_inf))
         PROBABILITY.check("q_zero", float(self.q_zero))
 
@@ -152,7 +154,7 @@ class Law:
     def mixture(laws: Sequence[Law], weights: Sequence[float]) -> Law:
         """The law of a pair whose index is drawn by `weights` and revealed."""
         if len(laws) != len(weights) or not laws:
-            raise InputError(f"Expected one weight per law, got {len(laws)} laws and {len(weights)} weights.")
+            raise InputError(f"Expected one weight per distribution, got {len(laws)} and {len(weights)} weights.")
         checked = [PROBABILITY.check("weight", w) for w in weights]
         if abs(sum(checked) - 1.0) > 1e-12:
             raise InputError(f"Expected mixture weights with sum 1, got {sum(checked):.15g}.")

@@ -38,7 +38,8 @@ def law_of_curve(curve: TradeoffCurve) -> Law:
     proper = (p > 0) & (q > 0)
     if not np.any(proper):
         raise CertificationError(
-            "Nothing finite is left of the law of a step: so little noise hides nothing. Use a larger noise_multiplier."
+            "Nothing finite is left of the privacy loss of a step: so little noise hides nothing. Use a larger "
+            "noise_multiplier."
         )
     log_p, log_q = np.log(p[proper])[::-1], np.log(q[proper])[::-1]
     ratio = np.maximum.accumulate(log_p - log_q)

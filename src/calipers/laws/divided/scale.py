@@ -44,7 +44,7 @@ def scale_pair(degrees: int, divisor: int) -> Pair:
     if root * offset > _WIDEST_RANGE:
         raise CertificationError(
             f"Dividing by {divisor} or {divisor + 1} moves the noise of {degrees} coordinates by {root * offset:.3g} "
-            "deviations: the two datasets are told apart with certainty, and there is nothing left to measure."
+            "deviations: the two datasets are distinguished with certainty, and there is nothing left to measure."
         )
     part = _part(shape, root, offset)
     return Pair(f"scale({degrees} coordinates, {divisor} to {divisor + 1})", smooth=(part,))
