@@ -45,7 +45,7 @@ def changed(record: Any, rng: random.Random) -> Any:
         elif way == 3 and isinstance(holder, dict):
             holder[f"{key}x"] = holder[key]
         else:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = copy.deepcopy(rng.choice(VALUES))  # one list in two places would come to hold itself
         if not places(made):
             break
     return made

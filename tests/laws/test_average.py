@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from calipers.bracket import Side
-from calipers.errors import InputError
+from calipers.errors import CertificationError, InputError
 from calipers.laws.allocated import average
 from calipers.laws.allocated.average import AllocationPair
 from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, placed
@@ -22,7 +22,9 @@ from calipers.laws.allocated.strips import Strip, coarsened
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.sweep import sweep
 from calipers.laws.core.law import Law
+from calipers.measure import measure
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+from calipers.run import Run
 
 
 def jaws(pair: AllocationPair, epsilon: float, reverse: bool = False, resolution: float = 0.05) -> tuple[float, float]:
@@ -341,3 +343,13 @@ def test_places_of_a_ladder_are_as_dense_as_its_rungs(center: float, ends: tuple
         unit = math.ldexp(plan.step, rung)
         assert right - left <= unit * (1.0 + 1e-9)
         assert math.remainder(left, math.ldexp(plan.step, plan.lowest)) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_ratios_beyond_double_precision_are_refused_in_a_sentence() -> None:
+    """Little noise and a tiny probability: the quotient of two ratios of one round overflowed."""
+    run = Run(
+        dataset_size=1000, batch_size=1, steps=5, noise_multiplier=0.1, sampler="shuffle", last_batch="keep",
+        adjacency="zero-out", view="isolated", unit="user", records_per_unit=5,
+    )  # fmt: skip
+    with pytest.raises(CertificationError, match="too far apart for double precision"):
+        measure(run).tpr(1e-300)

@@ -68,6 +68,8 @@ FORGED = {
     "a word for an optimizer": _set("optimizer", "adam"),
     "a number for a moment": lambda record: record["optimizer"]["state"][0].__setitem__("exp_avg", 1.0),
     "a rate of words": lambda record: record["optimizer"]["param_groups"][0].__setitem__("lr", "fast"),
+    "an option of the optimizer": lambda record: record["optimizer"]["param_groups"][0].__setitem__("amsgrad", True),
+    "a sign turned around": lambda record: record["optimizer"]["param_groups"][0].__setitem__("maximize", True),
     "a schedule without a place": lambda record: record.get("schedule", record).clear(),
     "no JSON": _set("batches", "{"),
     "a number for batches": _set("batches", "3"),

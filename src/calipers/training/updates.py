@@ -110,6 +110,9 @@ class Updates:
         if not isinstance(state["optimizer"], Mapping):
             raise InputError("optimizer is no mapping")
         check_like(state["optimizer"]["param_groups"], own["optimizer"]["param_groups"], "optimizer")
+        for found, group in zip(state["optimizer"]["param_groups"], own["optimizer"]["param_groups"], strict=True):
+            for key in (key for key, value in group.items() if isinstance(value, bool) and found[key] is not value):
+                raise InputError(f"optimizer.{key} is {found[key]!r}, and {group[key]!r} here")
         parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
         for number, kept in {} if self._own else state["optimizer"]["state"].items():
             for key, value in kept.items():

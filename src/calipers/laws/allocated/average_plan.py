@@ -22,6 +22,7 @@ import math
 
 import numpy as np
 
+from calipers.errors import CertificationError
 from calipers.laws.allocated.average_ladder import LadderPlan
 from calipers.numerics.types import FloatArray
 
@@ -31,6 +32,8 @@ _STEEPNESS = 0.22
 """Spacing over distance, in units of eta times the width of the log of a term: rung 0 reaches 9 spreads at width 1."""
 _COARSEST_GRAIN = 1.0 / 24.0
 _CLEAR_OF_ZERO = 4.0
+_WIDEST = 700.0
+"""Logarithm of the largest quotient of two ratios of one term that is a double."""
 _RATES_PER_FACTOR = 2.0
 
 
@@ -55,6 +58,11 @@ def smallest(values: FloatArray, weights: FloatArray, counts: FloatArray, log_ma
 
     P(S < x) <= e^(t x) (E e^(-t X))^m for every t > 0, solved for x at the best of a grid of rates t.
     """
+    if not math.log(float(values[-1])) - math.log(max(float(values[0]), 5e-324)) < _WIDEST:
+        raise CertificationError(
+            "Likelihood ratios lie too far apart for double precision, with so little noise at so small a probability; "
+            "ask for a larger delta or false positive rate."
+        )
     octaves = math.log2(float(values[-1]) / float(values[0]))
     rates = np.ldexp(1.0 / float(values[-1]), np.arange(0.0, octaves + 12.0, 1.0 / _RATES_PER_FACTOR).astype(int))
     thinned = slice(None, None, max(1, len(values) // 600))

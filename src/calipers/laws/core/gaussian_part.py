@@ -21,6 +21,8 @@ from calipers.numerics.types import FloatArray
 
 Mixture = tuple[Sequence[float], Sequence[float]]
 """Weights and means."""
+_AT_ONCE = 1 << 16
+"""Observations whose log ratios are computed together: memory stays small."""
 _FEW = 3
 """Up to so many components are added one by one, and none of them is far from the others."""
 _NOTHING = 40.0
@@ -186,8 +188,9 @@ def _accurate_log_ratio(p: Mixture, q: Mixture, rel_p: Density, rel_q: Density) 
                 change = change_of(flat)
                 ratio = np.log1p(change)
                 far = np.flatnonzero(~((change > -0.5) & (change < 1e300)))
-                if len(far):
-                    ratio[far] = rel_p(flat[far]) - rel_q(flat[far])
+                del change
+                for some in (far[i : i + _AT_ONCE] for i in range(0, len(far), _AT_ONCE)):
+                    ratio[some] = rel_p(flat[some]) - rel_q(flat[some])
             else:
                 # The difference of two logs is as good, and quick, but where it is small.
                 ratio = rel_p(flat) - rel_q(flat)
