@@ -18,6 +18,9 @@ from calipers.adaptive.filter import LICENSE
 from calipers.callbacks import BudgetGuard
 from calipers.errors import CalipersWarning, InputError, UnsupportedError
 from calipers.receipts import receipt, verify_receipt
+from calipers.reports.answers import Questions
+from calipers.reports.html import to_html
+from calipers.reports.report import report_measurement
 
 opacus = pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
 attach = pytest.importorskip("calipers.adapters.opacus").attach
@@ -55,6 +58,10 @@ def test_a_scheduler_that_changes_the_noise_pays_for_what_is_executed(script) ->
     assert not any("fixed in advance, or follow" in sentence for sentence in record.measure().conditions)
     with pytest.raises(UnsupportedError, match="chosen while training"):
         receipt(record)
+    page = to_html(report_measurement(record.measure(), Questions(deltas=(DELTA,))).document)
+    assert "Privacy of a training within a privacy filter" in page
+    assert "no attack is claimed" in page
+    assert LICENSE in page
 
 
 def test_noise_between_two_steps_of_the_menu_is_charged_as_the_sharper(script) -> None:
@@ -98,6 +105,17 @@ def test_noise_that_is_not_on_the_menu_is_refused(script) -> None:
         loop.train(stop=1)
     assert record.steps == 1
     assert keep.spent == {"quiet": 1, "sharp": 0}
+
+
+def test_a_rate_that_changes_while_training_is_not_paid_as_the_old_one(script) -> None:
+    """The sampler draws twice as many records from the second pass on: no step of the menu has that rate."""
+    loop, keep = script(noise_multiplier=2.0), small()
+    record = attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=keep, public_rate=True)
+    loop.train(stop=1)
+    loop.loader.batch_sampler.sample_rate *= 2
+    with pytest.raises(InputError, match=r"rate 0\.181818.*not on the menu"):
+        loop.train(stop=1)
+    assert record.steps == sum(keep.spent.values()) == 1
 
 
 def test_a_second_step_on_a_batch_is_refused(script) -> None:

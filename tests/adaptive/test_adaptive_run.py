@@ -8,6 +8,7 @@ import pytest
 
 import calipers as cp
 from calipers.adaptive import load_adaptive
+from calipers.disclosure import disclose
 
 RATE = 0.05
 EXAMPLE = {
@@ -153,3 +154,9 @@ def test_small_deltas_are_answered() -> None:
     assert fixed.lower <= found.upper
     assert math.isfinite(found.upper)
     assert found.relative_width < 0.02
+
+
+def test_forms_that_say_fixed_in_advance_are_refused() -> None:
+    """Disclosure forms describe a training by a run that was fixed; an adaptive run is none."""
+    with pytest.raises(cp.UnsupportedError, match="chosen while training"):
+        disclose(cp.measure(cp.AdaptiveRun([cp.Guarantee(mu=0.2)], [1], 2)))

@@ -116,9 +116,9 @@ class Attachment:
             InputError: steps were taken that it did not pay for, or the present settings are not on its menu.
             UnsupportedError: its steps are not the optimizer's, or batches are not drawn afresh for each.
         """
-        if self._earlier or len(self._seen.draws.sources) > 1:
-            raise UnsupportedError("A privacy filter pays for all steps of one loader; leave earlier=... out.")
-        paying = PaidSteps(source, self._seen.draws.sources[0], self.reading, self._optimizer)
+        if self._earlier:
+            raise UnsupportedError("A privacy filter pays for all steps of a training; leave earlier=... out.")
+        paying = PaidSteps(source, self._seen.draws.sources, self.reading, self._optimizer)
         paying.resumed(self._seen.steps, self._paid if self._paying is None else self._paying.count)
         self._paying, self._steps.pay = paying, paying.pay
 
@@ -207,12 +207,14 @@ class Attachment:
     def measure(self, *, tolerance: float = 1e-3, **reading: Any) -> Measurement:
         """The measurement of what was executed so far; asked again before another step, it is the same one."""
         found = self._describe(reading)
-        key = (found, steps_told(self._accountant), tolerance)
+        key = (found, steps_told(self._accountant), tolerance, self._licensing)
         if self._measured is None or self._measured[0] != key:
             self._measured = (key, self._measurement(found, tolerance))
         return self._measured[1]
 
     def _measurement(self, found: Description, tolerance: float) -> Measurement:
+        if self._paying is not None and found.runs and found.attained:
+            return self._filtered(self._paying, tolerance)
         claimed = told_runs(self._accountant)
         claim = measure(claimed[:MANY_LEVELS], tolerance=tolerance).claim if claimed else None
         try:
@@ -220,8 +222,6 @@ class Attachment:
         except CalipersError as error:
             found, measured = dataclasses.replace(found, reasons=(*found.reasons, str(error))), None
         why = " ".join(found.reasons)
-        if self._paying is not None and measured is not None and found.attained:
-            return self._filtered(self._paying, claim or measured.claim, tolerance)
         if measured is None or self._paying is not None:
             nothing = unproven(why)
             reasons = (*found.reasons, *self.conditions)
@@ -233,10 +233,11 @@ class Attachment:
         claim = claim or measured.claim
         return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions)
 
-    def _filtered(self, paying: PaidSteps, claim: Claim, tolerance: float) -> Measurement:
+    def _filtered(self, paying: PaidSteps, tolerance: float) -> Measurement:
         """The filter's number, which holds whatever was chosen."""
-        evaluation = Evaluation(paying.above(), unproven(NO_ATTACK).below)
-        return Measurement((), evaluation, claim, tolerance, self.conditions, stated=paying.stated)
+        above = paying.above()
+        evaluation = Evaluation(above, unproven(NO_ATTACK).below)
+        return Measurement((), evaluation, Claim(above, tolerance), tolerance, self.conditions, stated=paying.stated)
 
     def epsilon(self, delta: float, *, tolerance: float = 1e-3, **reading: Any) -> Bracket:
         """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven.

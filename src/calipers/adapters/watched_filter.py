@@ -27,6 +27,18 @@ from calipers.stated import Stated
 NO_ATTACK = "Steps were chosen while training, by a rule that nobody described; no attack on it is claimed."
 
 
+class FilterStated(Stated):
+    """What reports say about steps that were paid from a filter."""
+
+    noun = "a training within a privacy filter"
+    about_lower = "No attack is claimed."
+    about_claim = (
+        "Here steps are chosen while training. The composition of those that were taken is no guarantee then, and the "
+        "claim shown is the upper bound itself."
+    )
+    remedy = "The number is the filter's target: a filter for a smaller epsilon, fixed before training, lowers it."
+
+
 class PaidSteps:
     """Pays for the steps of one optimizer on the batches of one loader.
 
@@ -35,30 +47,30 @@ class PaidSteps:
         UnsupportedError: the loader's batches are not drawn afresh for every step, or on several processes.
     """
 
-    def __init__(self, source: PrivacyFilter, law: LoaderLaw, reading: NeighborReading, optimizer: Any) -> None:
-        if not law.stepwise or law.ranks > 1:
-            raise UnsupportedError(
-                f"A privacy filter pays for single steps on batches that one process draws afresh; {law.name} "
-                f"{'draws on several processes' if law.ranks > 1 else 'deals whole passes'}. Use Poisson sampling, or "
-                "call PrivacyFilter.spend yourself before each epoch of a menu of epochs."
-            )
-        self.source, self._law, self._reading, self._optimizer = source, law, reading, optimizer
+    def __init__(self, source: PrivacyFilter, laws: list[LoaderLaw], reading: NeighborReading, optimizer: Any) -> None:
+        self.source, self._laws, self._reading, self._optimizer = source, laws, reading, optimizer
         self.count = 0
         """Steps that this record paid for, those of a loaded checkpoint included."""
         source.name_of(self.next())
 
     def next(self) -> Run:
         """The step that the optimizer would take now."""
-        return self._step(float(self._optimizer.noise_multiplier), divided_now(self._optimizer))
+        return self._step(self._laws[-1], float(self._optimizer.noise_multiplier), divided_now(self._optimizer))
 
-    def _step(self, noise: float, divided: Divided) -> Run:
+    def _step(self, law: LoaderLaw, noise: float, divided: Divided) -> Run:
+        if not law.stepwise or law.ranks > 1:
+            raise UnsupportedError(
+                f"A privacy filter pays for single steps on batches that one process draws afresh; {law.name} "
+                f"{'draws on several processes' if law.ranks > 1 else 'deals whole passes'}. Use Poisson sampling, or "
+                "call PrivacyFilter.spend yourself before each epoch of a menu of epochs."
+            )
         dimension = sum(parameter.numel() for parameter in self._optimizer.params)
         try:
-            return self._reading.run(self._law, divided, 1, noise, dimension)
+            return self._reading.run(law, divided, 1, noise, dimension)
         except UnsupportedError:
             if self._reading.adjacency is not None:
                 raise
-            return self._reading.zeroed.run(self._law, divided, 1, noise, dimension)
+            return self._reading.zeroed.run(law, divided, 1, noise, dimension)
 
     def allows(self, further: int = 1) -> bool:
         """Whether so many more steps fit, as the optimizer is set now."""
@@ -78,7 +90,7 @@ class PaidSteps:
                 "earlier step had used. The step was not taken; draw a new batch for every step."
             )
         divided = Divided(release.reduction, release.divisor, release.reduction == "mean" and not release.divisor)
-        self.source.spend(self._step(release.noise, divided))
+        self.source.spend(self._step(self._laws[used[0][0].group.loader], release.noise, divided))
         self.count += 1
 
     def resumed(self, steps: int, paid: int) -> None:
@@ -101,7 +113,8 @@ class PaidSteps:
         keys: tuple[tuple[str, object], ...] = (("epsilon", self.source.epsilon), ("delta", self.source.delta))
         spent = ", ".join(f"{count} x {name!r}" for name, count in self.source.spent.items())
         words = f"Training steps chosen while it ran, paid from a privacy filter for {self.source.target} ({spent})"
-        return Stated(words, (*keys, ("rule", self.source.rule.kind)), self.next().adjacency, "filter")
+        keys = (*keys, ("rule", self.source.rule.kind), ("spent", dict(self.source.spent)))
+        return FilterStated(words, keys, self.next().adjacency, "filter")
 
     def above(self) -> StatedPair:
         """The filter's target as an upper bound; below its delta no epsilon is proven."""

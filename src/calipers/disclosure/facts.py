@@ -126,6 +126,11 @@ def disclose(
 ) -> Disclosure:
     """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven."""
     choice("how", how, tuple(_KNOWN))
+    if not measurement.runs:
+        raise UnsupportedError(
+            "The forms describe a training by its run, fixed in advance, and this measurement is about something else: "
+            "a stated guarantee, or steps chosen while training. Quote its report."
+        )
     answers = answer(measurement, Questions(deltas=tuple(deltas), fprs=(0.01,)))
     found = Disclosure(answers, how, attained, tuple(dict.fromkeys((FIXED, *conditions))), dict(about or {}))
     if not math.isfinite(found.row.bracket.upper):

@@ -134,10 +134,9 @@ def report_this(answers: Answers) -> str:
         own = (
             "the neighbors that its pairs are about" if adjacency == "its own" else f"{NEIGHBORS[adjacency]} one record"
         )
-        if answers.stated.table == "adaptive":
-            return (
-                f"{said}, for {own}. Proven with Calipers {__version__}; a policy in the budget shows at least {lower}."
-            )
+        shown = {"adaptive": f"a policy in the budget shows at least {lower}", "filter": "no attack is claimed"}
+        if answers.stated.table in shown:
+            return f"{said}, for {own}. Proven with Calipers {__version__}; {shown[answers.stated.table]}."
         return (
             f"{said}, for {own}. As stated, read with Calipers {__version__}; some "
             f"mechanism with this guarantee shows at least {lower}."
