@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 
 from calipers.adapters.opacus_attachment import unproven
 from calipers.bracket import Bracket
+from calipers.errors import InputError, UnsupportedError
 from calipers.measure import CorrelatedNoise, Measurement, measure
 from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim
@@ -46,12 +47,14 @@ class FederatedRun:
         conditions: what has to hold outside of what was read.
         attained: whether attacks on `runs` are attacks on what was executed; else the lower bound is 0.
         reasons: why nothing, or only an upper bound, is proven.
+        failure: with at most this probability some round had less noise than `runs` say; it is added to delta.
     """
 
     runs: tuple[Run, ...] | CorrelatedNoise
     conditions: tuple[str, ...] = ()
     attained: bool = True
     reasons: tuple[str, ...] = ()
+    failure: float = 0.0
 
     def measure(self, *, tolerance: float = 1e-3) -> Measurement:
         """Measure it.
@@ -61,7 +64,14 @@ class FederatedRun:
 
         Returns:
             A measurement with lower <= truth <= upper for every quantity; [0, inf] for epsilon where nothing is proven.
+
+        Raises:
+            UnsupportedError: the runs hold with a failure probability only; `epsilon` counts it.
         """
+        if self.failure:
+            raise UnsupportedError(
+                "The runs hold with a failure probability, which is added to delta: ask epsilon(delta)."
+            )
         why = " ".join(self.reasons)
         if self.runs == ():
             nothing = unproven(why)
@@ -75,7 +85,11 @@ class FederatedRun:
 
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta) for one client: lower <= truth <= upper."""
-        return self.measure().epsilon(delta)
+        if not delta > self.failure:
+            raise InputError(
+                f"Expected delta above {self.failure:g}, with which noise may be too small; got {delta:g}."
+            )
+        return dataclasses.replace(self, failure=0.0).measure().epsilon(delta - self.failure)
 
 
 class FederatedRecord(ABC):

@@ -7,8 +7,13 @@ Read from the strategy's own objects: how many clients `FedAvg` draws (`random.s
 without replacement), what the mean is divided by, and how much noise the wrapper adds to it. A client that is drawn
 displaces another one, so adding or removing it moves the sum by up to 2C.
 
-What is refused, with its reason: adaptive clipping, aggregation other than the mean, weights that may differ, a number
-of drawn clients that changes with one client more or less, clipping on the client side that no mod performs.
+With adaptive clipping a round releases a noisy count and, with noise that depends on it, the mean. Both are dominated
+by one Gaussian release with the least noise that any data can lead to, up to a failure probability that is added to
+delta (that a round has less noise is an event of the released counts). No lower bound is claimed.
+
+What is refused, with its reason: adaptive clipping on the client side, aggregation other than the mean, weights that
+may differ, a number of drawn clients that changes with one client more or less, clipping on the client side that no mod
+performs, and clipping on the server under secure aggregation.
 
 The installed Flower is imported when a function is called. Checked with Flower 1.42.
 """
@@ -19,6 +24,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from scipy.special import ndtri
 
 from calipers.adapters.federated import (
     GENERATORS,
@@ -31,6 +38,7 @@ from calipers.adapters.federated import (
 from calipers.domains import COUNT, POSITIVE, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.extras import library
+from calipers.measure import count_noise, joint_noise
 from calipers.run import ADJACENCIES
 
 _MISSING = "Reading Flower needs Flower; install it with: pip install '.[flower]'"
@@ -73,11 +81,12 @@ _LEGACY = _Interface(
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A strategy wrapper with fixed clipping around a strategy that averages."""
+    """A strategy wrapper around a strategy that averages."""
 
     strategy: Any
     interface: _Interface
     client_side: bool
+    adaptive: bool = False
 
     @property
     def noise_multiplier(self) -> float:
@@ -117,8 +126,8 @@ class Wrapper:
         return scaled_noise(self.noise_multiplier, averaged, int(self.strategy.num_sampled_clients))
 
 
-def wrapper_of(strategy: Any) -> Wrapper:
-    """The wrapper, or `UnsupportedError` saying why nothing is proven for this strategy."""
+def wrapper_of(strategy: Any, adaptive: bool = False) -> Wrapper:
+    """The wrapper, or `UnsupportedError` saying why nothing is proven for this strategy; `adaptive`: also such ones."""
     for interface in (MESSAGES, _LEGACY):
         module = flower_module(interface.module)
         for side in ("Server", "Client"):
@@ -127,8 +136,14 @@ def wrapper_of(strategy: Any) -> Wrapper:
                 if not strategy.noise_multiplier > 0:
                     raise UnsupportedError("The strategy adds no noise (noise_multiplier=0): nothing is protected.")
                 return Wrapper(strategy, interface, side == "Client")
-            if isinstance(strategy, getattr(module, f"DifferentialPrivacy{side}SideAdaptiveClipping")):
-                raise UnsupportedError(_ADAPTIVE)
+            learns = getattr(module, f"DifferentialPrivacy{side}SideAdaptiveClipping")
+            if adaptive and type(strategy) is learns and interface is MESSAGES and side == "Server":
+                _check_mean(strategy.strategy, interface, module)
+                if not (strategy.noise_multiplier > 0 and strategy.clipped_count_stddev > 0):
+                    raise UnsupportedError("The strategy adds no noise (noise_multiplier=0): nothing is protected.")
+                return Wrapper(strategy, interface, False, True)
+            if isinstance(strategy, learns):
+                raise UnsupportedError(_ADAPTIVE_CLIENTS if side == "Client" else _ADAPTIVE)
     name = type(strategy).__name__
     raise UnsupportedError(
         f"{name} is none of Flower's DifferentialPrivacy...FixedClipping wrappers, and a class derived from one may "
@@ -137,10 +152,34 @@ def wrapper_of(strategy: Any) -> Wrapper:
 
 
 _ADAPTIVE = (
-    "With adaptive clipping Flower scales the noise by the clipping norm *after* its update, while the updates were "
-    "clipped to the norm before: where the norm shrinks, the noise is too small by the same factor, and how much it "
-    "shrinks depends on a noisy count. No finite bound is proven. Use a FixedClipping wrapper."
+    "With adaptive clipping Flower scales the noise by the clipping norm *after* its update. How much noise a round "
+    "had depends on what was released: it is bounded before the training (read_strategy, with a strategy of "
+    "flwr.serverapp.strategy), not counted after it. Use a FixedClipping wrapper."
 )
+_ADAPTIVE_CLIENTS = (
+    "With adaptive clipping on the client side every client reports whether it was clipped, and FedAvg releases the "
+    "mean of these bits among the metrics, without noise. Use DifferentialPrivacyServerSideAdaptiveClipping of "
+    "flwr.serverapp.strategy, or a FixedClipping wrapper."
+)
+SHRUNK = (
+    "The clipping norm is learned from a noisy count, and noise is relative to the norm after its update: counted is "
+    "the least noise that any data can lead to. No attack is claimed."
+)
+FAILURE = 1e-12
+"""Probability, over all rounds, that the noise on a count makes the clipping norm shrink by more than is counted."""
+
+
+def least_noise(wrapper: Wrapper, averaged: int, rounds: int) -> float:
+    """The noise multiplier of an adaptively clipped mean, but for `FAILURE`.
+
+    Updates are clipped to C; then C becomes C exp(-lr (share - quantile)), and the noise is relative to that. The share
+    of clipped updates is at most 1, its noise at most z deviations of the count, but for FAILURE / rounds.
+    """
+    strategy = wrapper.strategy
+    deviations = -float(ndtri(FAILURE / rounds))
+    largest = 1.0 + deviations * float(strategy.clipped_count_stddev) / averaged
+    shrunk = math.exp(-float(strategy.clip_norm_lr) * (largest - float(strategy.target_clipped_quantile)))
+    return math.nextafter(wrapper.noise_of(averaged) * shrunk * (1.0 - 2.0**-48), 0.0)
 
 
 def _check_mean(inner: Any, interface: _Interface, module: Any) -> None:
@@ -172,7 +211,8 @@ def read_strategy(
     """What a strategy executes in so many rounds, if every client that is drawn replies.
 
     Args:
-        strategy: a DifferentialPrivacy...FixedClipping wrapper of `flwr.serverapp.strategy` or `flwr.server.strategy`.
+        strategy: a DifferentialPrivacy...FixedClipping wrapper of `flwr.serverapp.strategy` or `flwr.server.strategy`,
+            or the former's DifferentialPrivacyServerSideAdaptiveClipping.
         clients: how many clients are connected in every round, the one in question included.
         rounds: how many aggregates are released.
         adjacency: add-remove, zero-out (the client's update is zero) or substitute.
@@ -191,7 +231,7 @@ def read_strategy(
     COUNT.check_int("clients", clients)
     COUNT.check_int("rounds", rounds)
     choice("adjacency", adjacency, ADJACENCIES)
-    wrapper = wrapper_of(strategy)
+    wrapper = wrapper_of(strategy, adaptive=True)
     if getattr(strategy, "accountant", None) is None and not equal_weights:
         raise UnsupportedError(
             "Flower weights clients by their number of examples, and its noise is calibrated for equal weights: a "
@@ -210,8 +250,13 @@ def read_strategy(
         check_secure_aggregation(wrapper)
         noise = rounded_noise(noise, wrapper, secure_aggregation, drawn, examples_per_client, dimension)
         reasons.append(ROUNDED)
+    conditions = (EQUAL_WEIGHTS, REPLIES, FINITE, WHOLE_UPDATE, GENERATORS)
     run = drawn_rounds("without-replacement", clients, drawn, noise, rounds, adjacency)
-    return FederatedRun((run,), (EQUAL_WEIGHTS, REPLIES, FINITE, WHOLE_UPDATE, GENERATORS), not reasons, tuple(reasons))
+    if wrapper.adaptive:
+        counts = count_noise(float(strategy.clipped_count_stddev), run)
+        run = run.replace(noise_multiplier=joint_noise(least_noise(wrapper, drawn, rounds), counts))
+        return FederatedRun((run,), conditions, False, (SHRUNK,), FAILURE)
+    return FederatedRun((run,), conditions, not reasons, tuple(reasons))
 
 
 def check_clipped_by_clients(mods: Sequence[Any]) -> None:
