@@ -264,7 +264,7 @@ def test_infinity_of_either_law_is_infinity_of_the_product() -> None:
 
 @pytest.mark.parametrize("c", [-0.8, -0.2, 0.3, 1.5])
 def test_the_call_of_a_displaced_record_is_its_integral(c: float) -> None:
-    """X* at the shifts (2r, r) above 0 and (0, r) below, replaced (2r, 0) and (0, 2r): E[(X - c)+] summed over the noise."""
+    """X* at the shifts (2r, r) above 0 and (0, r) below, replaced (2r, 0) and (0, 2r): E[(X - c)+]."""
     r, k, z = 0.7, 1.3, np.linspace(-12.0, 14.0, 100_001)
     density = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
     for replaced, right, left in ((False, (2, 1), (0, 1)), (True, (2, 0), (0, 2))):
