@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flint", reason="python-flint comes with the extra test")
@@ -14,7 +15,7 @@ pytest.importorskip("flint", reason="python-flint comes with the extra test")
 from flint import arb, ctx, fmpz
 from mpmath import mp
 
-from calipers_verify import attacks, calls, checker
+from calipers_verify import attacks, calls, checker, laws
 from calipers_verify.calls import ball, tail
 from calipers_verify.neighbors import cut, neighbors_of
 from calipers_verify.reading import Refused
@@ -251,3 +252,24 @@ def test_shuffled_epochs_have_the_kind_of_their_remainder_and_view() -> None:
     # Nothing to remove that leaves as many batches, so the larger dataset has one record more.
     (hidden,) = one("add-remove", 99, "drop", "every-epoch", "worst-case")
     assert hidden.share == Fraction(99, 100)
+
+
+def test_infinity_of_either_law_is_infinity_of_the_product() -> None:
+    """1 - (1 - a)(1 - b) of two laws of mass 1, rounded up; never less."""
+    first, second = (laws.Law(Fraction(1, 8), row(0, ONE // 2, ONE // 2 - lost), lost) for lost in (ONE // 5, ONE // 7))
+    found = laws.multiplied(first, second, 0)
+    exact = ONE - Fraction((ONE - first.infinity) * (ONE - second.infinity), ONE)
+    assert exact <= found.infinity <= exact + 2
+
+
+@pytest.mark.parametrize("c", [-0.8, -0.2, 0.3, 1.5])
+def test_the_call_of_a_displaced_record_is_its_integral(c: float) -> None:
+    """X* at the shifts (2r, r) above 0 and (0, r) below, replaced (2r, 0) and (0, 2r): E[(X - c)+]."""
+    r, k, z = 0.7, 1.3, np.linspace(-12.0, 14.0, 100_001)
+    density = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
+    for replaced, right, left in ((False, (2, 1), (0, 1)), (True, (2, 0), (0, 2))):
+        a, b = (r * shift for shift in (right if c > 0 else left))
+        value = np.exp(a * z - a * a / 2) - k * np.exp(b * z - b * b / 2) - c
+        exact = float(np.maximum(value, 0.0) @ density)
+        found = calls.displaced(ball(Fraction(7, 10)), ball(Fraction(13, 10)), replaced)(ball(Fraction(c)))
+        assert abs(float(found.mid()) - exact) < 1e-7

@@ -177,3 +177,28 @@ def test_the_payoff_is_never_above_what_fixed_batches_show() -> None:
     places, values = first_payoff(zeroed_out(1.25, epsilon, False), known)
     assert np.all(values <= (known + np.maximum(places, 0.0)) * (1.0 + 1e-9))
     assert values[0] < 1e-3 * known
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_weights_below_the_largest_with_little_excess_are_majorized(single: bool) -> None:
+    """Random weights of sum nu, at most omega_2, of excess at most Sigma beyond omega_1, against n_1 and n_2 of them.
+
+    With a single weight of the first kind omega' may exceed omega_2, and the weights are majorized all the same.
+    """
+    rng = np.random.default_rng(9)
+    levels, beyond = np.linspace(0.0, 4.0, 400), 0
+    for _ in range(300):
+        count = 3 if single else int(rng.integers(5, 40))
+        weights = rng.dirichlet(np.full(count, 8.0)) * (count - 0.3)
+        second, total = float(weights.max()) * 1.01, float(weights.sum())
+        first = 1.0 + 0.5 * (second - 1.0)
+        excess = float(np.maximum(weights - first, 0.0).sum())
+        few = max(1, math.ceil(excess / (second - first)))
+        many = int((total - few * second) / first)
+        if many < 1 or second <= 1.0:
+            continue
+        level = (total - few * second) / many
+        beyond += level > second
+        above = many * np.maximum(level - levels, 0.0) + few * np.maximum(second - levels, 0.0)
+        assert np.all(np.maximum(weights[:, None] - levels, 0.0).sum(axis=0) <= above + 1e-12)
+    assert beyond > 0 or not single

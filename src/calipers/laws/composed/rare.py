@@ -247,9 +247,8 @@ class RareSteps:
 
         With masses off by a factor e^r at most, D >= e^-r D'(epsilon + 2 r), D' that of the masses at hand.
         """
-        return float(self._totals(Side.LOWER, np.array([epsilon + 2.0 * self._rounding]))[0]) * math.exp(
-            -self._rounding
-        )
+        at = np.array([epsilon + 2.0 * self._rounding])
+        return float(self._totals(Side.LOWER, at)[0]) * math.exp(-self._rounding)
 
     def tests(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(powers, false positive rates) of the tests behind `lower`, rounded to the unfavorable side."""
