@@ -32,7 +32,7 @@ def compared(ends: list[tuple[float, float]], orders: dict[tuple[str, str], Orde
 def test_those_who_may_have_the_smallest_epsilon_are_named():
     """a lies in [1, 2], b in [1.5, 3] may be smaller, c from 2.5 on is not; with all overlapping nothing is said."""
     said = compared([(1, 2), (1.5, 3), (2.5, 4)], {}).headline
-    assert "a or b certainly has the smallest epsilon, at most 2 (which of these is open; each other has" in said
+    assert "a or b certainly has the smallest epsilon, at most 2 (which of these is undecided; each other has" in said
     assert "at least 2.5)" in said
     assert "a certainly has the smallest epsilon, at most 2 (the next has" in compared([(1, 2), (2.5, 4)], {}).headline
     assert compared([(1, 2), (1.5, 3)], {}).headline.startswith("Which run is the most private is not proven")

@@ -111,7 +111,7 @@ class Comparison(Printed):
             leading = [name for name, bracket in zip(self.names, brackets, strict=True) if bracket.lower <= most]
             if len(leading) < len(brackets):
                 least = min(bracket.lower for bracket in brackets if bracket.lower > most)
-                following = "the next has" if len(leading) == 1 else "which of these is open; each other has"
+                following = "the next has" if len(leading) == 1 else "which of these is undecided; each other has"
                 return (
                     f"At delta = {setting(row.at)} {' or '.join(leading)} certainly has the smallest epsilon, at most "
                     f"{ceil_digits(most)} ({following} at least {floor_digits(least)}). No run is proven to be the "
