@@ -23,7 +23,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml hatch_build.py src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce house package words clean
+.PHONY: help run test test-share test-slow durations test-adapters test-federated test-explorer fuzz mutations certificates lint format types layers docs bench first-five-minutes reproduce house package words notebooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ layers: $(VENV)/.group-dev ## which room may import which
 docs: $(VENV)/.group-docs ## the documentation, in build/docs; GALLERY=none leaves the papers' figures out
 	CALIPERS_GALLERY=$(or $(GALLERY),quick) $(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
+
+notebooks: $(VENV)/.group-notebooks $(VENV)/.libraries ## run the notebooks of the documentation and compare what comes out
+	$(BIN)/python docs/_generate/notebooks.py --check
 
 bench: $(BENCH_VENV)/.peers ## time and precision beside other accountants (installs PyTorch for Opacus)
 	$(BENCH_VENV)/bin/python -m benchmarks.bench

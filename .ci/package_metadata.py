@@ -12,7 +12,7 @@ from pathlib import Path
 
 NEEDED = ("Metadata-Version", "Name", "Version", "Summary", "License-Expression", "Requires-Python", "Author")
 RELATIVE = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
-INTERNAL = {"test", "dev", "docs", "browser", "libraries", "trackers"}
+INTERNAL = {"notebooks", "test", "dev", "docs", "browser", "libraries", "trackers"}
 
 
 def metadata(path: Path) -> Message:

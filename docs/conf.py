@@ -28,7 +28,7 @@ release = calipers.__version__
 # Docstrings with Args, Returns and Raises are Google style.
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_generate.formulas"]
 html_math_renderer = "mathml"
-exclude_patterns = ["_generate", "_static"]
+exclude_patterns = ["_generate", "_static", "notebooks"]
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

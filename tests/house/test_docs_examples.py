@@ -329,5 +329,6 @@ def test_the_first_page_leads_everywhere() -> None:
     listed = {line for block in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.S) for line in block.split()}
     pages = {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES} - {"index"}
     generated = {f"generated/{name}" for name in ("commands", "theorems", "gallery", "coverage")}
+    generated |= {f"generated/notebook-{path.stem}" for path in (DOCS / "notebooks").glob("*.ipynb")}
     assert linked == pages | generated
     assert pages | generated <= listed

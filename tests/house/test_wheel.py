@@ -106,7 +106,7 @@ def test_what_the_repository_needs_is_no_extra_of_the_package(wheel: Path) -> No
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         lines = archive.read(name).decode("utf-8").splitlines()
     extras = {line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")}
-    assert extras.isdisjoint({"test", "dev", "docs", "browser", "libraries", "trackers"})
+    assert extras.isdisjoint({"notebooks", "test", "dev", "docs", "browser", "libraries", "trackers"})
     core = {line.partition(": ")[2] for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line}
     assert {re.split(r"\W", requirement)[0] for requirement in core} == {"click", "numpy", "scipy"}
 
