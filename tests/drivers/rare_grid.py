@@ -1,7 +1,7 @@
 """Poisson runs of large datasets: is epsilon within 2e-3 at the default tolerance, in a second of processor time?
 
-2,100 settings: q 1e-6 to 0.1, noise 0.5 to 10, 1 to 1e6 steps, delta 1e-5 to 1e-15. With `--phases` half of the steps
-have 1.3 times the noise::
+1,680 settings: q 1e-6 to 0.1, noise 0.5 to 10, one step or 1000 to 1e6, delta 1e-5 to 1e-15. With `--phases` half of
+the steps have 1.3 times the noise. Of 10 to 100 rare steps epsilon is below 0.002, and known to about a tenth::
 
     python tests/drivers/rare_grid.py --part 1/16 --log rare.1.jsonl
     python tests/drivers/rare_grid.py --phases --part 1/16 --log phases.1.jsonl
@@ -26,7 +26,7 @@ from drivers import many
 
 RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 NOISES = (0.5, 0.7, 1.0, 1.5, 2.0, 5.0, 10.0)
-STEPS = (1, 10, 100, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+STEPS = (1, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 DELTAS = (1e-5, 1e-7, 1e-9, 1e-12, 1e-15)
 WIDEST, MOST_SECONDS = 2e-3, 1.0
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 
 import pytest
-from drivers.house_figures import SOURCE, Module, circles, modules, repeated_types
+from drivers.house_figures import INNER, ROOT, SOURCE, Module, circles, modules, repeated_types
 from drivers.reference_brackets import DELTAS, RUNS, TARGET, change, name_of
 
 from calipers.schemes import SAMPLERS
@@ -55,6 +56,20 @@ def test_the_figures_count_what_they_say() -> None:
     assert list(repeated_types([first, second])) == ["Thing"]
     assert first.decorated(("lru_cache",)) == 1
     assert first.mutable() == ["_seen = {}"]
+
+
+def test_no_two_files_of_the_inner_rooms_import_each_other() -> None:
+    """Not even for types."""
+    assert circles([module for module in modules() if module.room in INNER]) == []
+
+
+@pytest.mark.parametrize("folder", ["laws", "laws/core", "laws/composed", "laws/drawn", "measure", "schemes"])
+def test_a_folder_says_what_is_in_it(folder: str) -> None:
+    """Its README names files that exist."""
+    text = (SOURCE / folder / "README.md").read_text("utf-8")
+    named = [name for name in re.findall(r"`([\w/]+\.py)`", text) if not name.startswith("test")]
+    assert len(named) >= 3
+    assert [name for name in named if not any((base / name).exists() for base in (SOURCE / folder, ROOT))] == []
 
 
 FIRST = """

@@ -13,11 +13,10 @@ from mpmath import mp
 from oracles.finite_laws import law_of
 
 from calipers.bracket import Side
-from calipers.laws.composed import convolve, product
+from calipers.laws.composed import product
 from calipers.laws.composed.direction import Direction
 from calipers.laws.composed.product import Product
-from calipers.laws.composed.rare import RareSteps
-from calipers.laws.composed.small_steps import Parts, SmallSteps, floor_of_steps
+from calipers.laws.composed.small_steps import Parts, SmallSteps
 from calipers.laws.composed.tails import LowerTail
 from calipers.laws.core.law import Law
 from calipers.mechanisms.gaussian import poisson_gaussian
@@ -30,9 +29,9 @@ STEPS = 4
 PLACES = np.array([-6.0, -3.0, -1.5, -0.7, -0.4, -0.2, -0.05, 0.0, 0.01, 0.05])
 
 
-def profile(floor: float) -> SmallSteps:
+def profile() -> SmallSteps:
     laws = {side: law_of(np.array(P), np.array(Q), side) for side in Side}
-    parts = {side: [Parts.of(law, math.inf, floor)] for side, law in laws.items()}
+    parts = {side: [Parts.of(law, math.inf)] for side, law in laws.items()}
     return SmallSteps(parts, [STEPS], -40.0, 1e-3, lambda _: -math.inf)
 
 
@@ -46,64 +45,13 @@ def truth(eps: float) -> mp.mpf:
     return total
 
 
-def put(floor: float) -> float:
-    """E_Q[(e^floor - L)+] of one step."""
-    return sum(max(0.0, math.exp(floor) * q - p) for p, q in zip(P, Q, strict=True))
-
-
-@pytest.mark.parametrize("floor", [-math.inf, -2.0, -0.3, -0.1])
-def test_lifted_steps_bound_the_profile_from_both_sides(floor: float) -> None:
-    """However much mass lies below the floor; and each step costs no more than is said."""
-    small = profile(floor)
+def test_small_steps_bound_the_profile_from_both_sides() -> None:
+    """Steps far below the others included."""
+    small = profile()
     upper, lower = small.upper(PLACES), small.lower(PLACES)
     for place, high, low in zip(PLACES, upper, lower, strict=True):
-        exact = truth(float(place))
-        assert low <= exact <= high
-        assert high - low <= 2e-3 + 2.0 * STEPS * put(floor)
-
-
-def test_steps_are_lifted_where_that_is_hardly_seen() -> None:
-    """Not where too much lies below, nor where nothing does."""
-    law = law_of(np.array(P), np.array(Q), Side.UPPER)
-    assert floor_of_steps([(law, STEPS)], 0.05, 1e-5) == -math.inf
-    assert floor_of_steps([(law, STEPS)], 0.9, 0.9) == -math.inf
-    floor = floor_of_steps([(law, STEPS)], 0.05, 0.5)
-    assert -3.0 < floor < -0.05
-    assert STEPS * put(floor) <= 0.5 * -math.expm1(floor)
-
-
-def replaced(steps: int) -> Product:
-    """A record replaced at a rate of 2.9e-6: single steps tell up to 1e4 times as much as their sum does."""
-    return Product([(poisson_gaussian(2.9e-6, 0.521, adjacency="substitute"), steps)])
-
-
-def test_lattices_are_no_longer_than_sums_of_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them had nearly a million points, and epsilon was 2 percent wide."""
-    lengths = []
-    plain = convolve.fast_length
-
-    def noted(minimum: int) -> int:
-        lengths.append(minimum)
-        return plain(minimum)
-
-    monkeypatch.setattr(convolve, "fast_length", noted)
-    jaws = replaced(10).epsilon(1e-5)
-    assert jaws.lower > 1.65e-5
-    assert jaws.upper - jaws.lower <= 1e-3 * jaws.upper
-    assert max(lengths) < 50_000
-
-
-def test_lifting_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is proven and shown with and without a floor differ by less than their width."""
-    direction = replaced(10).directions[0]
-    lifted = RareSteps(direction, math.log(1e-5), -32.0, 1e-3)
-    monkeypatch.setattr("calipers.laws.composed.rare.floor_of_steps", lambda *_: -math.inf)
-    plain = RareSteps(direction, math.log(1e-5), -32.0, 1e-3)
-    for eps in (0.0, 1e-5, 1e-3):
-        first, second = lifted.delta(eps), plain.delta(eps)
-        assert first.lower <= second.upper
-        assert second.lower <= first.upper
-        assert first.upper - first.lower <= 1.01 * (second.upper - second.lower)
+        assert low <= truth(float(place)) <= high
+        assert high - low <= 2e-3
 
 
 def test_compositions_beyond_what_is_asked_about_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +65,7 @@ def test_compositions_beyond_what_is_asked_about_are_not_made(monkeypatch: pytes
 
     monkeypatch.setattr(Direction, "lower", noted)
     law: dict[Side, Law] = {side: getattr(poisson_gaussian(1e-3, 1.0), side.value)(0.05, -60.0) for side in Side}
-    parts = {side: [Parts.of(law[side], math.inf, -math.inf)] for side in Side}
+    parts = {side: [Parts.of(law[side], math.inf)] for side in Side}
     small = SmallSteps(parts, [1000], -60.0, 1e-2, lambda _: -math.inf)
     bounds: list[FloatArray] = [small.lower(np.array([0.0]))]
     assert 1 <= len(made) <= 2

@@ -16,12 +16,12 @@ needs_fork = pytest.mark.skipif(
 
 
 def test_the_grid() -> None:
-    """2,100 settings, the regime of language models among them; two phases where there are two steps."""
+    """1,680 settings, the regime of language models among them; two phases where there are two steps."""
     listed = settings()
-    assert len(listed) == 2100
+    assert len(listed) == 1680
     few = [each for each in listed if each["sample_rate"] <= 1e-4 and each["steps"] * each["sample_rate"] <= 10.0]
-    assert len(few) > 900
-    assert len(settings(phases=True)) == 1890
+    assert len(few) > 600
+    assert len(settings(phases=True)) == 1470
 
 
 def test_a_wide_answer_is_bad() -> None:

@@ -22,10 +22,9 @@ from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.measure.beside import Beside
-from calipers.measure.choice import greatest
+from calipers.measure.choice import greatest, least
 from calipers.measure.closed import gaussians
 from calipers.measure.dataset_sizes import SIZE, divided_attack, divided_evaluation, divisor_notes, sized
-from calipers.measure.dealt_proof import DealtUnitProof
 from calipers.measure.divisors import divisor_of, is_divided, public_because, rate_moves
 from calipers.measure.evaluation import evaluated, shown_by
 from calipers.measure.grouped import GroupedProof, OneOfUnit
@@ -142,8 +141,7 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
         unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(phases)).below.alone
         chained = tuple(_one_record(run, scheme_of(run).sizes_of_units(run), 1) for run in phases)
         attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).above, records, unit)
-        told = _told(phases)
-        above = DealtUnitProof((*told, chain), attack, _moves(phases[0])) if told else chain
+        above = least([*_told(phases), chain])
         together = [equal for run in phases if (equal := scheme_of(run).unit_attack(run)) is not None]
         if len(together) < len(phases):
             return Evaluation(above, attack)
@@ -164,19 +162,6 @@ def _told(phases: tuple[Run, ...]) -> list[Jaw]:
         gaussians([(unit.full * unit.shift, times) for unit, times in dealt], reason).above,
         DealtProof(tuple(dealt)),
     ]
-
-
-def _moves(run: Run) -> tuple[float, float]:
-    """By how much the batch of a record moves on the two datasets, in an attack on it: shares of its shift.
-
-    Other gradients that oppose it are no attack where they tell nothing (bins), or are not chosen (isolated).
-    """
-    opposed, replaced = scheme_of(run).equal_batches and run.view != "isolated", run.adjacency == "substitute"
-    if opposed and run.adjacency == "add-remove":
-        return 0.0, 1.0
-    if replaced:
-        return 0.0, 1.0 if opposed else 0.5
-    return (1.0, 2.0) if opposed else (0.0, 1.0)
 
 
 def _one_record(run: Run, sizes: tuple[int, int] | None, which: int) -> Run:

@@ -1,9 +1,9 @@
 """The samplers Calipers knows: one file each, registered here and nowhere else.
 
-To add one: a file whose name is the sampler's and whose `SCHEME` describes it, a word in `SAMPLERS` (and in `OWN_KEYS`,
-where it needs keys that others do not), and, where Calipers should draw such batches itself, a class in
-`calipers.samplers`. A scheme is imported when it is first asked for: its laws need numpy and scipy, which a command's
-help does not.
+To add one: a file whose name is the sampler's and whose `SCHEME` describes it, a word in `SAMPLERS` (and in
+`calipers.schemes.own_keys`, where it needs keys that others do not), and, where Calipers should draw such batches
+itself, a class in `calipers.samplers`. A scheme is imported when it is first asked for: its laws need numpy and scipy,
+which a command's help does not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 import importlib
 from typing import TYPE_CHECKING
+
+from calipers.schemes.own_keys import OWN_KEYS
 
 if TYPE_CHECKING:
     from calipers.run_fields import RunFields
@@ -27,15 +29,6 @@ SAMPLERS = (
     "cyclic-poisson",
     "random-allocation",
 )
-OWN_KEYS = {
-    "last_batch": ("shuffle", "deterministic"),
-    "reshuffle": ("shuffle", "balls-and-bins"),
-    "max_batch_size": ("truncated-poisson",),
-    "cycle": ("cyclic-poisson",),
-    "participations": ("random-allocation",),
-    "derived_rate": ("poisson",),
-}
-"""The keys of a run that mean something to some samplers only: here, so that a help page can say to which."""
 ASSUMED = "poisson"
 """The sampler that the usual accounting assumes, whatever was executed."""
 

@@ -22,8 +22,8 @@ from calipers.mechanisms.gaussian import NOISE
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.run_keys import whole
-from calipers.schemes import OWN_KEYS
 from calipers.schemes.exposure import Attack, Exposure
+from calipers.schemes.own_keys import OWN_KEYS
 
 if TYPE_CHECKING:
     from calipers.samplers.law import Sampler

@@ -20,8 +20,8 @@ A record that is left over in an epoch (N is not a multiple of B, and the leftov
 with probability 1 - r both hypotheses show pure noise. The best event is then
 {sum_t (U_t - k V_t) > T (1 - r)(k - 1)/r}, and all probabilities are mixtures with those of pure noise.
 
-No dominating pair is proven for this sampler: the other records' positions give the differing one's away, in ways
-that depend on the dataset. `law(Side.UPPER)` therefore raises; see Theorem 4.1 of Chua et al. for an upper bound.
+Upper bounds of this sampler are other statements: `calipers.laws.allocated.shuffled` where an epoch drops a remainder,
+`calipers.laws.allocated.displaced` and `calipers.laws.allocated.first_batch` where there is none.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ UPPER: a sum is split onto the two nodes around it, P-mass and Q-mass kept (a me
 node there is one more, at infinity. LOWER: a sum is told apart by its label only, and the label of a sum is a function
 of the labels of its terms, so this is an observation.
 
-`followed` lists the jumps by how many there are of each kind: one by one up to a few in all, since the small steps that
-are left are then counted exactly, and everything beyond in one piece.
+`followed` lists them: none, one of each kind where it is, and two or more in one piece.
 """
 
 from __future__ import annotations
@@ -45,8 +44,6 @@ _OF_ONE, _OF_SEVERAL = 0.004, 0.016
 """How far apart nodes are around an epsilon of 1 that is asked about alone, and around each of several."""
 DENSE = 80.0
 """At most about so many nodes are as dense as any."""
-Numbers = tuple[int, ...]
-"""How many jumps of each kind."""
 
 
 def nodes_around(first: float, epsilons: Sequence[float], deviation: float, last: float) -> FloatArray:
@@ -222,36 +219,18 @@ class LabelledSums:
         return Jumps(np.log(p[seen]) - np.log(q[seen]), p[seen])
 
 
-@dataclass(frozen=True)
-class Followed:
-    """Jumps by their numbers, and those of all larger numbers together (None if there are none)."""
-
-    exactly: dict[Numbers, Jumps]
-    beyond: Jumps | None
-
-
-def followed(sums: JumpSums, kinds: Sequence[JumpKind], most: int, exact: int) -> Followed:
-    """Up to `most` jumps of each kind in any of its steps; `exact` and fewer in all are kept apart."""
-    exactly: dict[Numbers, FloatArray | None] = {(): None}
-    beyond: FloatArray | None = None
+def followed(sums: JumpSums, kinds: Sequence[JumpKind], most: int) -> list[Jumps]:
+    """No jump; one, of each kind; and two or more together, up to `most` of each kind in any of its steps."""
+    one: FloatArray | None = None
+    more: FloatArray | None = None
     for kind in kinds:
         powers = _powers(sums, kind, most)
-        grown: dict[Numbers, FloatArray | None] = {}
-        rest = _added(beyond, _product(sums, beyond, _total(powers[1:])) if beyond is not None else None)
-        for numbers, masses in exactly.items():
-            left = exact - sum(numbers)
-            for number in range(min(left, len(powers) - 1) + 1):
-                grown[*numbers, number] = masses if number == 0 else _product(sums, masses, powers[number])
-            more = _total(powers[left + 1 :])
-            rest = _added(rest, None if more is None else _product(sums, masses, more))
-        exactly, beyond = grown, rest
-    named = {}
-    for numbers, masses in exactly.items():
-        if masses is None:
-            named[numbers] = Jumps(np.zeros(1), np.ones(1))
-        else:
-            named[numbers] = sums.alone(kinds[numbers.index(1)]) if sum(numbers) == 1 else sums.read(masses)
-    return Followed(named, None if beyond is None else sums.read(beyond))
+        some = np.sum(powers[1:], axis=0)
+        beside = [_product(sums, masses, some) for masses in (one, more) if masses is not None]
+        more = _total([*([] if more is None else [more]), *powers[2:], *beside])
+        one = powers[1] if one is None else one + powers[1]
+    found = [Jumps(np.zeros(1), np.ones(1)), *(sums.alone(kind) for kind in kinds)]
+    return found if more is None else [*found, sums.read(more)]
 
 
 def _powers(sums: JumpSums, kind: JumpKind, most: int) -> list[FloatArray]:
@@ -273,14 +252,6 @@ def _total(masses: Sequence[FloatArray]) -> FloatArray | None:
     return np.sum(masses, axis=0) if masses else None
 
 
-def _added(first: FloatArray | None, second: FloatArray | None) -> FloatArray | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
-
-
-def _product(sums: JumpSums, first: FloatArray | None, second: FloatArray | None) -> FloatArray | None:
-    """The sums of both; None stands for no jump."""
-    if first is None or second is None:
-        return second if first is None else first
+def _product(sums: JumpSums, first: FloatArray, second: FloatArray) -> FloatArray:
+    """The sums of both."""
     return _sums(sums.adding(second), first)

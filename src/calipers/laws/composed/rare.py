@@ -29,7 +29,8 @@ more. With M_P, M_Q the masses of s, hence, for j <= k (for j >= k the other way
     D_(T-k)(e) <= M_P^(j-k) D_(T-j)(e + (j - k) log(M_Q/M_P)).
 
 So jumps are kept with their masses divided by M_P and M_Q; then k appears in nothing but the choice of j, and all
-terms that use the same j are one measure. A few j near 0, and for LOWER the largest, are enough.
+terms that use the same j are one measure. UPPER takes j = 0, the small steps of all T; LOWER takes j = 0 where there is
+no jump, and elsewhere the largest number of jumps that is followed.
 """
 
 from __future__ import annotations
@@ -45,17 +46,15 @@ from calipers.kept import kept
 from calipers.laws.composed.direction import Direction, Jaws
 from calipers.laws.composed.jumps import (
     DENSE,
-    Followed,
     Jumps,
     LabelledSums,
-    Numbers,
     SplitSums,
     finest_nodes,
     followed,
     nodes_around,
 )
 from calipers.laws.composed.saddle import Saddle
-from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, floor_of_steps, size_threshold
+from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
 from calipers.laws.composed.tails import infinite_mass
 from calipers.numerics.elementary import log_sums_at
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -66,11 +65,6 @@ _CELLS = 0.01
 _MOST_EXPECTED, _MOST_JUMPS, _MOST_LOOKS = 6.0, 48, 8
 _NEGLIGIBLE, _HARDLY = -14.0, -9.0
 """What is left out, or not resolved, is this far below delta (natural logarithm); and where it is hardly seen."""
-_UNSEEN, _UNCOUNTED = 0.01, 1e-4
-"""Shares of the tolerance: what steps far below the others may cost, and how rare jumps are that are not kept apart."""
-_EXACT, _MANY_STEPS, _FEW_STEPS = {1: 4, 2: 1, 3: 1}, 3000, 30
-"""Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one, and of two
-kinds with few steps, of which a jump takes a good share away, up to two."""
 _MOST_KINDS = 12
 _BULK, _FURTHER, _SHARED, _MOST_SHARED = 0.1, 1.06, 3, 6
 """Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond; and how many share nodes."""
@@ -98,9 +92,8 @@ class RareSteps:
         self.counts = tuple(count for _, count in laws[Side.UPPER])
         self.tolerance, self.log_delta, self.reverse = tolerance, log_delta, direction.reverse
         self.threshold = size_threshold(laws[Side.UPPER])
-        floor = floor_of_steps(laws[Side.UPPER], self.threshold, _UNSEEN * tolerance)
-        self.parts = {side: [Parts.of(law, self.threshold, floor) for law, _ in laws[side]] for side in laws}
-        self._expected = expected = max(
+        self.parts = {side: [Parts.of(law, self.threshold) for law, _ in laws[side]] for side in laws}
+        expected = max(
             math.fsum(count * float(part.p.sum()) for part, count in zip(parts, self.counts, strict=True))
             for parts in self.parts.values()
         )
@@ -123,7 +116,7 @@ class RareSteps:
         self._rounding = followed_steps * (max(law.rounding for law in every) + 1e-10)
         reach, moved = (max(getattr(law, name) for law, _ in laws[Side.UPPER]) for name in ("reach", "shift_error"))
         self._shift = followed_steps * (moved + 8.0 * UNIT_ROUNDOFF * (_FAR + reach))
-        self._jumps: dict[Side, Followed] = {}
+        self._jumps: dict[Side, list[Jumps]] = {}
 
     def _most_jumps(self, expected: float) -> int:
         """How many jumps to follow so that more of them are negligible."""
@@ -135,39 +128,10 @@ class RareSteps:
             number += 1
         return number
 
-    @functools.cached_property
-    def _exact(self) -> int:
-        """Up to how many jumps in all are kept apart by their numbers."""
-        steps, kinds = sum(self.counts), len(self.counts)
-        if kinds == 2 and steps <= _FEW_STEPS:
-            return 2
-        most = 1 if steps > _MANY_STEPS else _EXACT.get(kinds, 1)
-        # More jumps are as seldom as this, and a profile of so few steps more or fewer is about as much another.
-        enough = (
-            number
-            for number in range(1, most)
-            if self._expected ** (number + 1) / math.factorial(number + 1) * self.most / steps
-            <= _UNCOUNTED * self.tolerance
-        )
-        return next(enough, most)
-
-    def _fewer(self, side: Side, numbers: Numbers | None) -> Numbers:
-        """How many small steps fewer a profile is made of: at most as many as the jumps (UPPER), at least (LOWER).
-
-        `numbers` is None for all larger numbers than those kept apart.
-        """
-        # Where it hardly matters, and where there are many kinds, one profile a side is enough.
-        few = self.most > 0.4 * self.tolerance * min(self.counts) and len(self.counts) in _EXACT
-        if few and numbers is not None:
-            return numbers
-        if side is Side.LOWER:
-            return tuple(min(self.most, count) for count in self.counts)
-        return (self._exact,) if few and len(self.counts) == 1 else (0,) * len(self.counts)
-
     @kept
-    def _profile(self, fewer: Numbers) -> SmallSteps:
-        """The small steps alone, `fewer` of them."""
-        counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
+    def _profile(self, fewer: int) -> SmallSteps:
+        """The small steps alone, so many `fewer` of each kind."""
+        counts = [max(0, count - fewer) for count in self.counts]
         return SmallSteps(self.parts, counts, self.log_delta + _NEGLIGIBLE, self.tolerance, self._negligible)
 
     def _negligible(self, saddle: Saddle) -> float:
@@ -207,18 +171,15 @@ class RareSteps:
         nodes = nodes_around(first, epsilon, self.threshold / DEVIATIONS, last)
         for side in (side for side in self.parts if side in sides):
             sums = SplitSums(nodes) if side is Side.UPPER else LabelledSums(nodes)
-            self._jumps[side] = followed(sums, kinds[side], self.most, self._exact)
+            self._jumps[side] = followed(sums, kinds[side], self.most)
 
     def _terms(self, side: Side) -> Iterator[tuple[Jumps, SmallSteps, float, float]]:
         """Jumps, the profile of the small steps beside them, and the logs of the masses M_P and M_Q that go with it."""
-        found = self._jumps[side]
-        listed: list[tuple[Numbers | None, Jumps]] = list(found.exactly.items())
-        if found.beyond is not None:
-            listed.append((None, found.beyond))
-        for numbers, jumps in listed:
-            fewer = self._fewer(side, numbers)
+        for number, jumps in enumerate(self._jumps[side]):
+            fewer = self.most if number > 0 and side is Side.LOWER else 0
+            taken = [min(fewer, count) for count in self.counts]
             log_p, log_q = (
-                math.fsum(n * part.log_masses[i] for n, part in zip(fewer, self.parts[side], strict=True))
+                math.fsum(n * part.log_masses[i] for n, part in zip(taken, self.parts[side], strict=True))
                 for i in (0, 1)
             )
             yield jumps, self._profile(fewer), log_p, log_q

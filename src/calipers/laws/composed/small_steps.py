@@ -3,10 +3,6 @@
 A step is small or a jump (`calipers.laws.composed.rare` says why). Small steps are bounded by two deviations of their
 own sum, so every tilted sum of them has one hump, and a few tilted compositions give its profile from both sides at
 any depth.
-
-Of a record that is replaced, or of the reversed order, some steps lie as far below 0 as jumps lie above it, and are as
-rare. They are lifted to a floor: UPPER, since P-mass may always be moved to a larger ratio; LOWER, since any score is a
-test statistic. Lattices are then as long as the bulk of the sum, not as the farthest step.
 """
 
 from __future__ import annotations
@@ -33,8 +29,6 @@ from calipers.numerics.types import FloatArray
 
 DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
-_FLOOR = 6.0
-"""No step is lifted that is not as many times the threshold of jumps below 0."""
 _EXPECTED = 0.25
 _SPACING, _MOST_SADDLES = 2.2, 14
 _COARSEST = 0.05
@@ -52,17 +46,11 @@ class Parts:
     log_masses: tuple[float, float]
 
     @classmethod
-    def of(cls, law: Law, threshold: float, floor: float) -> Parts:
-        """Atoms above the threshold are jumps; those of small steps below the floor are lifted to it."""
+    def of(cls, law: Law, threshold: float) -> Parts:
+        """Atoms above the threshold are jumps."""
         big = law.log_ratio > threshold
         ratio, log_p, log_q = (values[~big] for values in (law.log_ratio, law.log_p, law.log_q))
         masses = tuple(math.log(math.fsum(np.exp(values))) for values in (log_p, log_q))
-        low = ratio < floor
-        if law.side is Side.UPPER:
-            # Split onto the floor and L = 0, where Q-mass shows nothing: what counts is the P-mass, rounded up.
-            log_q = np.where(low, log_p - floor + 1e-15 * (1.0 + np.abs(log_p) + np.abs(log_q)), log_q)
-        # LOWER: any score is a test statistic.
-        ratio = np.where(low, floor, ratio)
         small = replace(law, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=0.0, q_zero=0.0, whole=False)
         return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))
 
@@ -98,23 +86,6 @@ def size_threshold(factors: Sequence[tuple[Law, int]]) -> float:
             break
         found = following
     return found
-
-
-def floor_of_steps(factors: Sequence[tuple[Law, int]], threshold: float, share: float) -> float:
-    """Below which log ratio no small steps need be told apart: they move no profile by more than about this share.
-
-    Steps far below the others are as rare as jumps, and would make every lattice as long as they reach. Told apart or
-    not, they change D at e^eps by at most E_Q[(e^floor - L)+] each, and that where it is at least 1 - e^floor.
-    """
-    lowest, floor = min(float(law.log_ratio[0]) for law, _ in factors), -_FLOOR * threshold
-    while threshold > 0.0 and floor > lowest:
-        at = math.exp(floor)
-        puts = [np.maximum(at * np.exp(law.log_q) - np.exp(law.log_p), 0.0) for law, _ in factors]
-        hidden = math.fsum(count * float(put.sum()) for put, (_, count) in zip(puts, factors, strict=True))
-        if hidden <= share * -math.expm1(floor):
-            return floor
-        floor *= 1.5
-    return -math.inf
 
 
 class SmallSteps:

@@ -12,15 +12,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from calipers.errors import CertificationError
+from calipers.laws.core.smooth_part import SmoothPart
 from calipers.numerics.types import FloatArray
-
-if TYPE_CHECKING:
-    from calipers.laws.core.pair import SmoothPart
 
 _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (4, 6, 12, 24)}
 """Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities; and

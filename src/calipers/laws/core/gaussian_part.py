@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from calipers.laws.core.pair import Density, Pair, SmoothPart
+from calipers.laws.core.pair import Pair
 from calipers.laws.core.progression import Progression, log_sum_exp
+from calipers.laws.core.smooth_part import Density, SmoothPart
 from calipers.numerics.types import FloatArray
 
 Mixture = tuple[Sequence[float], Sequence[float]]

@@ -25,7 +25,6 @@ How cells are cut, and how accurate their masses are, is said in `calipers.laws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -37,49 +36,10 @@ from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import CertificationError
 from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_of, shared_out
 from calipers.laws.core.law import ATOM_ROUNDING, Law, in_order
+from calipers.laws.core.smooth_part import SmoothPart
 from calipers.laws.core.source import LawSource
 from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
-
-Density = Callable[[FloatArray], FloatArray]
-
-
-@dataclass(frozen=True)
-class SmoothPart:
-    """Densities of a scalar observation z on [low, high] with increasing log ratio.
-
-    `log_above(z)` and `log_below(z)` are the logs of P's and of Q's mass beyond z (for infinite ends);
-    `growth(low, high, reach)` bounds how much the log of either density, as an analytic function, can exceed its value
-    on [low, high] at each distance `reach` from there in the complex plane; `scale` is the length on which the
-    observation varies (1 for unit Gaussians).
-    """
-
-    log_p: Density
-    log_q: Density
-    log_ratio: Density
-    range_for: Callable[[float], tuple[float, float]]
-    log_above: Callable[[float], FloatArray]
-    log_below: Callable[[float], FloatArray]
-    growth: Callable[[float, float, FloatArray], FloatArray]
-    slope: float
-    """At least d log L / dz everywhere."""
-    log_growth_above: Callable[[float, float], float]
-    """(rate, z) -> log E_Q[e^(rate (Z - z)); Z > z]: with `slope`, what high moments of L may hide beyond z."""
-    log_growth_below: Callable[[float, float], float]
-    """(rate, z) -> log E_P[e^(rate (z - Z)); Z < z], for the reversed pair."""
-    scale: float = 1.0
-    ratio_error: Callable[[float, float], float] | None = None
-    """(low, high) -> at least the absolute error of `log_ratio` there, where that is known to be small."""
-    share_error: float = 0.0
-    """What densities may err by beyond a few roundings of their logs."""
-    steepest: Callable[[FloatArray, FloatArray], FloatArray] | None = None
-    """(low, high) -> at least |d log density/dz| of both between these places; for parts that are wide."""
-    steepest_p: Callable[[FloatArray, FloatArray], FloatArray] | None = None
-    """The same of P's density alone, where Q's masses are known:"""
-    log_q_between: Density | None = None
-    """Logs of Q's masses between ends; they err by a share of 1e-14 over the width of a cell."""
-    fineness: float = 1.0
-    """Cells are this much finer than asked for, where masses alone would let them be wide."""
 
 
 @dataclass(frozen=True)

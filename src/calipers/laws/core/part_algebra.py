@@ -21,7 +21,8 @@ import numpy as np
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Density, Pair, SmoothPart
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.smooth_part import Density, SmoothPart
 from calipers.numerics.types import FloatArray
 
 _SHALLOWEST = -12.0

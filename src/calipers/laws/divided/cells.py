@@ -1,7 +1,7 @@
 """Many pairs with the same observation under Q, split onto one set of ratios.
 
 A pair that reveals an index (a batch size) is a mixture of pairs. When all of them observe the same standard normal x
-under Q and their likelihood ratios increase with x, cells of x serve all of them: `mixed_upper` splits every cell of
+under Q and their likelihood ratios increase with x, cells of x serve all of them: `mixed_law` splits every cell of
 every pair onto its end ratios and then onto one common set of nodes, two mean preserving spreads, so that the mixture
 costs no more than one pair.
 """

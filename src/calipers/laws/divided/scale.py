@@ -23,7 +23,8 @@ import numpy as np
 from calipers.citations import implements
 from calipers.domains import Domain
 from calipers.errors import CertificationError
-from calipers.laws.core.pair import Pair, SmoothPart
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.smooth_part import SmoothPart
 from calipers.numerics.gamma import exponential_excess, gamma_quantile, log_gamma_tail, stirling_correction
 from calipers.numerics.types import FloatArray
 
