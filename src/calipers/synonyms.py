@@ -114,5 +114,5 @@ def advice_on_value(key: str, value: object) -> str:
     """What to write instead of a value that another library has for the key; empty where nothing is known."""
     if key == "adjacency":
         named = adjacency_named(value)
-        return f"Write adjacency={named!r}." if named in ADJACENCIES else ""
+        return f"Write adjacency={named!r}." if isinstance(named, str) and named in ADJACENCIES else ""
     return _VALUES.get(key, {}).get(_plain(value), "") if isinstance(value, str) else ""

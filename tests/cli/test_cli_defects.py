@@ -80,7 +80,7 @@ def test_every_exception_has_its_status(
         (("calibrate", *POISSON, "--mu", "1.7e308"), "Expected --mu in (0, 1,000,000,000,000]"),
         (
             ("measure", *POISSON, "--noise-multiplier", 1, "--clip-count-noise", "1e-300"),
-            "Expected --noise-multiplier in",
+            "Expected --clip-count-noise in",
         ),
         (("certify", *POISSON, "--noise-multiplier", "1e7", "--epsilon", 1), "noise multipliers from 0.001 to 1e+06"),
         (

@@ -72,7 +72,7 @@ class Beside:
 
     def __post_init__(self) -> None:
         for noise in self.noises:
-            POSITIVE.check("beside", noise)
+            POSITIVE.check("additional_query", noise)
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -91,8 +91,9 @@ class Beside:
         joint, least = joint_noise(noise, *self.noises), min(self.noises, default=noise)
         if joint < NOISE.low <= noise:
             raise InputError(
-                f"Expected beside in [{NOISE.low:g}, inf), and large enough for a joint noise multiplier in {NOISE}, "
-                f"got beside={least:g}: with the gradient's {noise:g} it is {joint:.3g}, and nothing is private."
+                f"Expected additional_query in [{NOISE.low:g}, inf), and large enough for a joint noise multiplier in "
+                f"{NOISE}, got additional_query={least:g}: with the gradient's {noise:g} it is {joint:.3g}, and "
+                "nothing is private."
             )
         return joint
 

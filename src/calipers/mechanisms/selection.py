@@ -82,6 +82,9 @@ from calipers.numerics.types import FloatArray
 MEAN = Domain(1.0, 1e6)
 SHAPE = Domain(-1.0, 1000.0, low_open=True)
 KINDS = ("geometric", "logarithmic", "poisson", "negative-binomial")
+_LEAST_SHAPE = 1e-9
+"""Closer to 0 the formulas lose their digits."""
+
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 _ROUNDING = 1e-11
 """Relative error of gamma (found by bisection) and of what is computed from it, charged to the right side."""
@@ -100,6 +103,9 @@ class Trials:
         MEAN.check("mean", self.mean, "It is the mean number of runs that are tried.")
         if self.shape != math.inf:
             SHAPE.check("shape", self.shape, "1 is geometric, 0 logarithmic, infinity Poisson.")
+            if 0.0 < abs(self.shape) < _LEAST_SHAPE:
+                near = f"at least {_LEAST_SHAPE:g} from it"
+                raise InputError(f"Expected shape to be 0 (logarithmic) or {near}, got shape={self.shape:g}.")
 
     @classmethod
     def of(cls, kind: str, mean: float, shape: float | None = None) -> Trials:
@@ -186,7 +192,7 @@ class Trials:
         if least >= 0.0:
             return np.asarray(straight)
         bent = -np.expm1(np.minimum(log_w, 0.0))
-        return np.asarray(np.where(log_w < least, straight, bent * (bent / -math.expm1(least)) ** shape))
+        return np.asarray(np.where(log_w < least, straight, bent * np.minimum(bent / -math.expm1(least), 1.0) ** shape))
 
     def moment(
         self, order: float, masses: FloatArray, log_ratio: FloatArray, beyond: float, near: float

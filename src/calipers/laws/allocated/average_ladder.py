@@ -48,6 +48,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from calipers.errors import CertificationError
 from calipers.laws.allocated.strips import Strip, coarsened, convolved, folded, joined, places, shrunk, summed
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray, IntArray
@@ -70,7 +71,13 @@ class LadderPlan:
 
     def radius(self, exponent: int) -> float:
         """Points nearer to the center than this may stay on the rung."""
-        return math.ldexp(2.0 * self.step / self.grain, exponent)
+        try:
+            return math.ldexp(2.0 * self.step / self.grain, exponent)
+        except OverflowError:
+            raise CertificationError(
+                "Likelihood ratios lie too far apart for double precision, with so little noise at so small a "
+                "probability; ask for a larger delta or false positive rate."
+            ) from None
 
 
 @dataclass(frozen=True)

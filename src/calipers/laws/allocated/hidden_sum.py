@@ -155,7 +155,8 @@ class HiddenSum:
         rows = np.stack([np.exp(-0.5 * (points - shift) ** 2) for shift in (0.0, *shifts)])
         masses, worths = rows @ CELL_WEIGHTS, (rows * values) @ CELL_WEIGHTS
         # Between two places a split is linear: a cell is split as its mean is.
-        means = worths / masses
+        anywhere = np.broadcast_to(values[:, 0], masses.shape).copy()  # where there is no mass
+        means = np.divide(worths, masses, out=anywhere, where=masses > 0.0)
         error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
         one = placed(
             means / self.scale - self.offset,

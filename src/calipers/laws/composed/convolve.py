@@ -353,6 +353,11 @@ def _block(
         escape += math.exp(abs(tilt) * plan.step) * (size * jump_mass) ** number / math.factorial(number)
     # Splitting a tilted measure changes its mass; a factor is normalized so that powers stay in range.
     total = math.fsum(float(term.weights.sum()) * jump_mass**k for k, term in enumerate(terms))
+    if not total > 0.0:
+        raise CertificationError(
+            "So many steps with so little noise leave no mass that double precision holds, and no bound is computed "
+            "for them. Take fewer steps, or a larger noise_multiplier."
+        )
     terms = [replace(term, weights=term.weights / total, error=term.error / total) for term in terms]
     mean, variance = measure.moments()
     scale = plan.fine_step / plan.step

@@ -107,6 +107,7 @@ def _normalized(positions: IntArray, log_weights: FloatArray) -> LatticeMeasure:
 def _split_positions(ratio: FloatArray, step: float) -> tuple[IntArray, FloatArray, FloatArray]:
     """Lower lattice neighbors, and the shares of Q-mass sent to the lower and the upper neighbor."""
     scaled = ratio / step
+    _refuse_far(scaled)
     below = np.floor(scaled)
     part = scaled - below
     width = -math.expm1(-step)
@@ -127,6 +128,8 @@ def split_law(law: Law, step: float, tilt: float) -> LatticeMeasure:
     return _normalized(positions, log_q + tilt * step * positions)
 
 
+_FARTHEST, _WIDEST = 2.0**52, 2.0**24
+"""Places from 0 that whole numbers count exactly, and places side by side that are held."""
 _FAINT = 0.25
 """Steps are faint where tilting changes no mass by more than a factor e to this."""
 
@@ -156,7 +159,9 @@ def score_law(law: Law, step: float, tilt: float, faint: bool = False) -> tuple[
 
     `faint`: who charges faint steps as `FaintCharge` says; the norms are then as accurate as it asks.
     """
-    scores = np.rint(law.log_ratio / step).astype(np.int64)
+    scores = np.rint(law.log_ratio / step)
+    _refuse_far(scores)
+    scores = scores.astype(np.int64)
     sharp = faint and FaintCharge.of(law, step, tilt) is not None
     measures = []
     for log_masses, rate in ((law.log_p, tilt - 1.0), (law.log_q, tilt)):
@@ -187,6 +192,15 @@ def rescore(measure: LatticeMeasure, step: float, coarse: float, tilt: float) ->
     return _regrouped(measure, (scores, gain))
 
 
+def _refuse_far(places: FloatArray) -> None:
+    """Refuse places on a lattice that whole numbers do not count."""
+    if not float(np.max(np.abs(places))) < _FARTHEST:
+        raise CertificationError(
+            "The log likelihood ratios of these steps are too large to be counted on a lattice: so little noise hides "
+            "nothing, and no bound is computed for it. Use a larger noise_multiplier."
+        )
+
+
 def in_range(exponents: FloatArray) -> FloatArray:
     """e^exponents, where that is a number."""
     if float(np.max(exponents)) > 700.0:
@@ -201,6 +215,7 @@ def _regrouped(measure: LatticeMeasure, *parts: tuple[IntArray, FloatArray]) -> 
     """Every weight times its gain at its new place, of which there may be several."""
     low = int(parts[0][0].min())
     size = int(parts[-1][0].max()) - low + 1
+    _refuse_far(np.array(size * (_FARTHEST / _WIDEST)))
     first = parts[0][0] - low
     weights, most = weighted_counts(first, measure.weights * parts[0][1], size), parts[0][1]
     for places, gains in parts[1:]:

@@ -26,6 +26,7 @@ four for the finest cells of many parts."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _LOG_RHO = np.log(_RHO)
 _MOST_CELLS = 60_000
+_ALLOWED_CELLS = 1_000_000
 _MANY_CELLS = {6: 4_000, 12: 400}
 """With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
 _SEGMENT, _NEAR, _WIDEST = 4.0, 3.0, 0.25
@@ -139,6 +140,11 @@ def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float |
 
 def cells_between(ends: FloatArray, rule: int) -> Cells:
     """Cells with these ends and so many points each; no wider than `widest_cells` says of that rule."""
+    if len(ends) > _ALLOWED_CELLS:
+        raise CertificationError(
+            f"The likelihood ratios reach so far that {len(ends):,} cells would be needed, of which {_ALLOWED_CELLS:,} "
+            "are computed at most: so little noise hides nothing. Use a larger noise_multiplier."
+        )
     nodes, weights = _RULES[rule]
     half = 0.5 * np.diff(ends)[:, None]
     points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes

@@ -46,7 +46,8 @@ def gaussian_mixture_part(
     The caller guarantees monotonicity: it holds when every mean of P with a different weight
     than under Q lies to the right of every such mean of Q (see `calipers.mechanisms`).
     """
-    log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
+    with np.errstate(divide="ignore"):  # a weight may be 0
+        log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
     mp, mq = np.asarray(means_p, dtype=float), np.asarray(means_q, dtype=float)
     p, q, both = (weights_p, means_p), (weights_q, means_q), ((log_wp, mp), (log_wq, mq))
     lowest, highest = (float(end(np.concatenate((mp, mq)))) for end in (np.min, np.max))
