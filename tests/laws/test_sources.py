@@ -92,7 +92,7 @@ def test_an_exposure_closes_where_proof_and_attack_are_the_same_pair() -> None:
 def test_facts_default_to_nothing_claimed() -> None:
     """A proof about shuffling has no lattice, no closed moment, no end; a coin has a lattice and an end."""
     epoch = ShuffledEpoch(1.0, 5)
-    assert (epoch.span, epoch.bounded, epoch.spread, epoch.both) == (None, False, False, None)
+    assert (epoch.span, epoch.bounded, epoch.both) == (None, False, None)
     assert epoch.log_moment_bound(2.0, False) is None
     assert epoch.log_beyond(2.0, -40.0, False) is None
     coin = randomized_response(0.5)

@@ -188,10 +188,6 @@ class _Order(ABC):
         coarse = eta * math.sqrt(0.5 * saddle.variance / final)
         return LatticePlan(coarse, fine, saddle.tilt, log_escape, one_hump, loud=loud)
 
-    def plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
-        """A lattice around any tilt, with a window that the total rarely leaves at either end."""
-        return replace(self._plan(saddle, eta, log_tail, log_escape), bell_shaped=False)
-
     def eta_within(self, widest: float, saddle: Saddle) -> float:
         """The eta with which the final lattice of blocks has steps of this width."""
         final = sum(_roundings(count) for count in self.counts)
@@ -236,11 +232,6 @@ class Above(_Order):
         if Charges.of(laws).infinite_upper >= 0.99:  # next to nothing is proven, however fine the cells are
             return PILOT
         return min(PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / saddle_at(laws, 1.0).deviation)))
-
-    @property
-    def spread(self) -> bool:
-        """Whether the UPPER laws of all factors are known to lower E_Q[min(L, k)]."""
-        return all(source.spread for source, _ in self._proofs.factors)
 
     def sparse(self, saddle: Saddle, log_tail: float) -> bool:
         """Whether single steps reach so far beyond the deviation of one that a lattice for both is very long."""

@@ -33,7 +33,6 @@ from calipers.laws.composed.direction import (
     log_escape_for,
     within,
 )
-from calipers.laws.composed.middle import delta_near_one
 from calipers.laws.composed.rare import rare_steps
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import TailFocus
@@ -133,9 +132,6 @@ class Product:
         if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left
             leak = self.certain_leak()
             return Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
-        near_one = delta_near_one(direction, epsilon, 1.5 * math.sqrt(tolerance), log_tail)
-        if near_one is not None and near_one.upper - near_one.lower <= tolerance:
-            return near_one
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)

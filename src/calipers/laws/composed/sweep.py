@@ -22,7 +22,6 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
 from calipers.laws.composed.direction import COARSEST, PILOT, Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.loud import LEAST, hides_nothing, log_errors, of_one_test
-from calipers.laws.composed.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import rare_steps
 from calipers.laws.composed.saddle import Saddle, saddle_for_epsilon, saddles_outward
@@ -168,13 +167,13 @@ def directed_sweep(
     """
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
-    uppers, lowers, middles, apart = [], [], [], Side.LOWER in sides and _told_apart(product, log_smallest)
+    uppers, lowers, apart = [], [], Side.LOWER in sides and _told_apart(product, log_smallest)
     sides = [side for side in sides if side is Side.UPPER or not apart]
     for direction in product.directions if sides else []:
         log_tail = direction.depth_of_curve(log_smallest)
         bare = Side.UPPER in sides and hides_nothing(direction.rough(log_tail))
         if bare:
-            uppers.append((np.zeros(1), np.ones(1), np.zeros(1)))
+            uppers.append((np.zeros(1), np.ones(1)))
             if Side.LOWER not in sides:
                 continue
         plans = _plans(direction, log_tail, log_smallest, tolerance)
@@ -184,25 +183,19 @@ def directed_sweep(
             first = 1 if direction.sparse(plans[0].saddle, log_tail) else 0
             single = [plan for plan in plans[1:] if plan.saddle.deviation <= plan.saddle.mean]
             plans = [*plans[first:1], *single]
-        useful = Side.LOWER in sides or direction.spread
-        between = middle_saddles(direction, log_tail) if useful else []
-        eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides and not bare:
-            known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)
-            proven = proven if rare is None else UpperTail.least([proven, *rare[0]])
-            uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
+            uppers.append(_profile(proven if rare is None else UpperTail.least([proven, *rare[0]])))
         if Side.LOWER in sides:
             lowers.append([_shown(direction, plans), *(rare[1] if rare is not None else [])])
-            middles.append(middle_tests(direction, between, eta, log_tail))
     found = {Side.LOWER: of_one_test(LEAST)} if apart else {}
     if uppers:
         backward = None if product.symmetric else uppers[1]
         found[Side.UPPER] = TradeoffCurve.from_profile(
-            *uppers[0][:2], side=Side.UPPER, symmetric=product.symmetric, reverse=backward, kept=uppers[0][2]
+            *uppers[0], side=Side.UPPER, symmetric=product.symmetric, reverse=backward
         )
     if lowers:
-        found[Side.LOWER] = directed_attack(lowers[0], lowers[-1], (middles[0], middles[-1]))
+        found[Side.LOWER] = directed_attack(lowers[0], lowers[-1])
     return found
 
 
@@ -214,45 +207,27 @@ def _told_apart(product: Product, log_smallest: float) -> bool:
     return hopeful and log_errors(direction.lower_laws(PILOT, log_tail, None)) < LEAST
 
 
-def _profile(tail: UpperTail, kept: Kept) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The nodes at eps >= 0: eps, delta, and 1 - delta."""
-    nodes = np.concatenate((tail.epsilon_nodes, kept.epsilon))
-    nodes = np.append(0.0, distinct(nodes[nodes > 0]))
-    delta, rest = tail.deltas(nodes), kept.at(nodes)
-    better = (rest < 0.5) & (rest > 1.0 - delta)
-    return nodes, np.where(better, 1.0 - rest, delta), np.where(better, rest, 1.0 - delta)
+def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
+    """The nodes at eps >= 0: eps and delta."""
+    nodes = np.append(0.0, distinct(tail.epsilon_nodes[tail.epsilon_nodes > 0]))
+    return nodes, tail.deltas(nodes)
 
 
-def directed_attack(
-    forward: Sequence[LowerTail],
-    backward: Sequence[LowerTail],
-    middle: tuple[MiddleTests, MiddleTests] | None = None,
-) -> TradeoffCurve:
+def directed_attack(forward: Sequence[LowerTail], backward: Sequence[LowerTail]) -> TradeoffCurve:
     """The LOWER curve of Q (null) against P from tests of this order, and of the other one with the claims exchanged.
 
     A test of the swapped pair with false positive rate a and power b claims Q where it does not claim P: seen from here
-    it has false positive rate 1 - b and misses with probability a. `middle` holds tests of either order whose errors
-    are both small.
+    it has false positive rate 1 - b and misses with probability a.
     """
     alpha, power = _rates(forward)
     back_alpha, back_power = _rates(backward)
-    errors = [(np.array([]), np.array([]))] if middle is None else [_errors(middle[0]), _errors(middle[1])[::-1]]
-    small, miss = (np.concatenate([pair[i] for pair in errors]) for i in (0, 1))
     return TradeoffCurve.from_tests(
-        np.concatenate((alpha, 1.0 - back_power, small)),
-        np.concatenate((power, 1.0 - back_alpha, 1.0 - miss)),
-        np.concatenate((1.0 - alpha, back_power, 1.0 - small)),
-        np.concatenate((1.0 - power, back_alpha, miss)),
+        np.concatenate((alpha, 1.0 - back_power)),
+        np.concatenate((power, 1.0 - back_alpha)),
+        np.concatenate((1.0 - alpha, back_power)),
+        np.concatenate((1.0 - power, back_alpha)),
         side=Side.LOWER,
     )
-
-
-def _errors(tests: MiddleTests) -> tuple[FloatArray, FloatArray]:
-    """(false positive rate, false negative rate) of the tests that have any use."""
-    useful = (tests.log_alpha < -0.1) & (tests.log_miss < -0.1)
-    # A rate too small for a double is rounded up.
-    small, miss = (np.exp(np.maximum(logs[useful], LEAST)) for logs in (tests.log_alpha, tests.log_miss))
-    return small, miss
 
 
 def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:

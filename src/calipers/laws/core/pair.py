@@ -59,8 +59,6 @@ class Pair(LawSource):
     """Mass of either dataset that the parts leave out: an UPPER law counts it as infinite, and no moment is known."""
     moment_depth: ClassVar[float] = -math.inf
     """Laws for moments are as deep as it takes."""
-    spread: ClassVar[bool] = True
-    """Cells are split onto their ends."""
 
     @property
     def words(self) -> str:

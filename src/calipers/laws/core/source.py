@@ -111,9 +111,6 @@ class UpperSource(AnySource):
     bounded: bool = False
     """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
 
-    spread: ClassVar[bool] = False
-    """Whether UPPER laws are mean preserving spreads of L, so that E_Q[min(L, k)] only falls."""
-
     def log_moment_bound(self, order: float, reverse: bool) -> float | None:
         """At least log E_Q[L^order] of the pair, or of the swapped one, in closed form; None where there is none."""
         return None
