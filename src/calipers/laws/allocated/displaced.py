@@ -1,11 +1,9 @@
 """Shuffled batches of which nothing is left over: the displaced record is seen once, early.
 
 When every record is used in every epoch (B divides N, or the last short batch is kept), the record that makes room
-for x must go somewhere, and it is seen there: in one of the first batches, the *pool*, through a gradient that was
-chosen before the base is told. Who it is may be chosen so that the pool hardly says it
-(`calipers.laws.allocated.first_batch`): large batches hide it in the first one, small ones need a pool of several. What
-is left open, the number of batches of the pool and how much of the weight of later batches is to be covered, is chosen
-for every epsilon by a rough estimate, which decides width and cost, not truth.
+for x must go somewhere, and it is seen there: in one of the first batches, the *pool*, so that it hardly says who it
+was (`calipers.laws.allocated.first_batch`). How many batches the pool has, and how much of the weight of later batches
+is to be covered, is chosen for every epsilon by a rough estimate, which decides width and cost, not truth.
 """
 
 from __future__ import annotations
@@ -102,22 +100,19 @@ class DisplacedEpoch(ShuffledEpoch):
         terms, knowns = [self.term(e, reverse) for e in epsilons], [self.known(e) for e in epsilons]
         waves = self.batch_size >= _SMALL_BATCH or len(terms) < _SHARED
         found = hidden_with_first(terms, knowns, covered, self.first, resolution, log_tail, waves)
-        return [(node, self.with_exposed(value, covered, e)) for (node, value), e in zip(found, epsilons, strict=True)]
+        return [(node, self.exposed(value, covered, e)) for (node, value), e in zip(found, epsilons, strict=True)]
 
-    def with_exposed(self, value: float, covered: Cover, epsilon: float) -> float:
-        """With what the weights do not cover."""
-        return min(1.0, (value + self.exposed(covered, epsilon)) * _SLACK)
-
-    def exposed(self, covered: Cover, epsilon: float) -> float:
-        """At least what the weights do not cover: later batches, and the record in the pool."""
-        return covered.exposed * self.known(epsilon) + self.first * covered.pool * covered.alone
+    def exposed(self, value: float, covered: Cover, epsilon: float) -> float:
+        """With what the weights do not cover: later batches, and the record in the pool."""
+        alone = self.first * covered.pool * covered.alone
+        return min(1.0, (value + covered.exposed * self.known(epsilon) + alone) * _SLACK)
 
 
 @lru_cache(maxsize=1024)
 def _controlled(epoch: DisplacedEpoch, epsilon: float, reverse: bool, covered: Cover, effort: Effort) -> float:
     term, known = epoch.term(epsilon, reverse), epoch.known(epsilon)
     found = controlled_with_first(term, known, covered, epoch.first, _LOG_TAIL, effort)
-    return epoch.with_exposed(found, covered, epsilon)
+    return epoch.exposed(found, covered, epsilon)
 
 
 @lru_cache(maxsize=4096)
