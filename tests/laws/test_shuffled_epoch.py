@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from drivers.shuffled_exact import WIDEST, over_exact
 from oracles.shuffled_adversary import Shuffled, disc, line
 
 from calipers.errors import InputError
@@ -209,3 +210,14 @@ def test_reversed_nodes_are_no_less_than_what_an_attack_shows() -> None:
     for epsilon in (0.03, 0.13, 0.3, 0.36):
         shown = attack.families(-epsilon, -40.0, 0.05)[1].best(epsilon)[0]
         assert 0.0 < shown <= float(reversed_half.delta(epsilon))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sigma", "batches", "delta"), [(0.7, 200, 1e-2), (1.5, 50, 1e-6), (3.0, 200, 1e-8), (5.0, 200, 1e-4)]
+)
+def test_one_epoch_is_within_a_percent_of_an_exact_evaluation(sigma: float, batches: int, delta: float) -> None:
+    """The grid of tests/drivers/shuffled_exact.py, of which these are some; the evaluation errs by about 1e-5."""
+    epsilon, ratio = over_exact(sigma, batches, delta)
+    assert epsilon > 0.0
+    assert 1.0 - 1e-5 <= ratio <= WIDEST
