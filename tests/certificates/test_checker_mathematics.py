@@ -394,15 +394,9 @@ def first_batch_and_oracle(replaced: bool, back: bool, x: float, r: float) -> tu
 
 
 @pytest.mark.parametrize(("replaced", "back"), [(False, False), (False, True), (True, False)])
-def test_the_first_batch_is_above_its_term_and_close_to_what_measure_charges(
-    replaced: bool, back: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """J(s) against E[(X_1 + s)+] of gradients along one line (h = 1), and against measure's finer cells.
-
-    Measure also has a bound by mean weights, which the checker does without.
-    """
+def test_the_first_batch_is_above_its_term_and_what_measure_charges(replaced: bool, back: bool) -> None:
+    """J(s) against E[(X_1 + s)+] of gradients along one line (h = 1), and against measure's bound by mean weights."""
     x, r = 0.375, 0.5
-    monkeypatch.setattr(measured, "by_mean_weight", lambda term, sizes: (np.full(len(sizes), math.inf),) * 2)
     call, term, known = first_batch_and_oracle(replaced, back, x, r)
     places, values = measured.first_payoff(term, known)
     shifts = (r, -r) if replaced else (0.0, r) if back else (r, 0.0)
@@ -413,20 +407,22 @@ def test_the_first_batch_is_above_its_term_and_close_to_what_measure_charges(
         assert integral(phi(NOISE) * np.maximum(first + s, 0.0)) <= found + 1e-9
         assert found >= float(np.interp(s, places, values)) * 0.98
         assert found <= known + max(s, 0.0) + 1e-12
-        # Nearer to 0 measure takes the hull, and the checker does so where it connects nodes.
-        assert s > -2.0 or found <= 1.15 * float(np.interp(s, places, values)) + 1e-6
 
 
 @pytest.mark.parametrize(("width", "batch", "size", "exponent"), [(1 / 3, 200, 6000, 9.0), (0.9, 240, 60_000, 14.0)])
 def test_weights_are_those_of_measure_and_nothing_less_is_accepted(
-    width: float, batch: int, size: int, exponent: float
+    width: float, batch: int, size: int, exponent: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(low, high, exposed) in balls against floating point; constants that do not cover are refused."""
+    """(low, high, exposed) in balls against floating point; constants that do not cover are refused.
+
+    Measure takes fewer heavy weights, as it knows less of their terms, which the checker does not.
+    """
+    monkeypatch.setattr(measured, "_WORSE", 1.0)
     record = covering(width, batch, size, exponent)
     assert record is not None
     shift, constants = Fraction(width) ** 2, read(record, shuffled.COVER, "cover")
     low, high, exposed = (float(each.mid()) for each in shuffled.weights(size, batch, shift, constants))
-    known = measured.cover(width, batch, size, exponent)
+    known = measured.cover.__wrapped__(width, batch, size, exponent)
     assert known is not None
     assert abs(high - known.high) < 1e-4
     assert abs(exposed / known.exposed - 1) < 1e-3

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from calipers.laws.allocated.circle import Circle, circle_tests
+from calipers.laws.allocated.circle import circle_tests
 from calipers.laws.allocated.shuffle import ShuffleAttack
-from calipers.laws.allocated.switching_circle import ended_on_circle
 from calipers.numerics.fourier import one_of_another_kind
 
 SIZE = 16
@@ -35,14 +33,6 @@ def _moved(state: Law, step: Law) -> Law:
     return moved
 
 
-def _mixed(parts: Sequence[tuple[Fraction, Law]]) -> Law:
-    total: Law = {}
-    for share, law in parts:
-        for place, mass in law.items():
-            total[place] = total.get(place, Fraction(0)) + share * mass
-    return total
-
-
 def _row(law: Law) -> np.ndarray:
     return np.array([float(law.get(i, Fraction(0))) for i in range(SIZE)])
 
@@ -57,39 +47,6 @@ def test_the_error_of_a_power_with_one_of_another_kind_is_charged() -> None:
         power = _moved(power, exact)
     for row, last in zip(found, (exact, exact_other), strict=True):
         assert float(np.linalg.norm(row - _row(_moved(power, last)))) <= error < 1e-12
-
-
-def test_a_policy_on_the_circle_is_played_as_it_says() -> None:
-    """Every path of blocks, marks and the place of the record, in exact arithmetic, gives the laws of the residue."""
-    rng = np.random.default_rng(11)
-    kinds = [[_law(rng) for _ in range(3)] for _ in range(2)]
-    circle = Circle(1.0, -6, SIZE, (-8.0, 8.0))
-    sizes, marks = (2, 1, 2), (1.0, -2.0)
-    rows, lost = ended_on_circle(circle, [[law for law, _ in way] for way in kinds], sizes, marks)
-    exact = [[law for _, law in way] for way in kinds]
-
-    def played(marked: int | None, kind: int) -> Law:
-        """With round number `marked` of the third or second kind, or with noise alone."""
-        state: Law = {0: Fraction(1)}
-        done = 0
-        for block, size in enumerate(sizes):
-            level = math.inf if block == 0 else marks[block - 1]
-            parts = []
-            for way in (0, 1):
-                # A place of the circle stands for the number from -6 to 9 that it is congruent to.
-                part = {p: m for p, m in state.items() if ((p + 6) % SIZE - 6 > level) == bool(way)}
-                for number in range(done, done + size):
-                    part = _moved(part, exact[way][kind if number == marked else 0])
-                parts.append((Fraction(1), part))
-            state, done = _mixed(parts), done + size
-        return state
-
-    rounds = sum(sizes)
-    noise = played(None, 0)
-    assert float(np.abs(rows[0] - _row(noise)).sum()) <= lost < 1e-11
-    for kind in (1, 2):
-        average = _mixed([(Fraction(1, rounds), played(number, kind)) for number in range(rounds)])
-        assert float(np.abs(rows[kind] - _row(average)).sum()) <= lost
 
 
 @pytest.mark.parametrize(("tuned", "shift"), [(0.0, 1.5), (0.4, 1.5), (-0.3, 1.5), (1.0, 4.0)])

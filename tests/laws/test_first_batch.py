@@ -271,8 +271,3 @@ def test_mean_weights_bound_what_an_enumerated_first_batch_shows(spread: tuple[f
         assert np.all(shown <= (below, above))
         closest = max(closest, float(np.max(shown / (below, above))))
     assert closest > 0.5
-
-
-def test_mean_weights_say_nothing_about_replaced_records() -> None:
-    """The proof needs the ratio of a zeroed-out record to be the inverse of the displaced one's."""
-    assert all(np.all(np.isinf(bound)) for bound in by_mean_weight(replaced(1.0, 0.3), np.array([1.0])))

@@ -90,7 +90,7 @@ def _covered(phase: Phase, x: float, back: bool, small: float) -> dict[str, obje
     width, rounds = float(phase.r.mid()), -(-phase.size // phase.batch)
     if phase.batch < 3 or rounds < 3:
         return None
-    epoch = DisplacedEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size)
+    epoch = DisplacedEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size, largest_pool=1)
     value, known = epoch.hidden((x,), back, 0.5, -30.0)[0][1], epoch.known(x)
     exponent = next((each for each in _EXPONENTS if 3.0 * math.exp(-each) * known < _UNCOVERED * value), _EXPONENTS[-1])
     cover = covering(width, phase.batch, phase.size, exponent)

@@ -82,11 +82,6 @@ class Outward(Generic[T]):
             stride = 2 if last < far else 1
             at += stride
 
-    @property
-    def seen(self) -> dict[float, float]:
-        """Logarithms of the values of what was found so far."""
-        return {epsilon: value for epsilon, (_, value, _) in self._known.items()}
-
     def _find(self, epsilons: Sequence[float], expected: float, deepest: float) -> None:
         missing = [epsilon for epsilon in epsilons if not self._resolved(epsilon, deepest)]
         while missing:

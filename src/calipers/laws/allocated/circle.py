@@ -53,24 +53,18 @@ class Circle(NamedTuple):
         rounds: int,
         strike: float,
         resolution: float,
-        lowest: float = 0.0,
-        longest: int = _LONGEST,
-        finer: float = _FINER,
         coarsest: float = COARSEST,
     ) -> Circle | None:
-        """A circle for sums of `rounds` scores that are compared with the strike; None where it would be too long.
-
-        `lowest`: a score that others may have which are added to them.
-        """
+        """A circle for sums of `rounds` scores that are compared with the strike; None where it would be too long."""
         order = np.argsort(scores, kind="stable")
         centers, spreads = typical(scores[order], masses[order], np.array([float(rounds)]))
         center, spread = float(centers[0]), float(spreads[0])
-        least = max(min(float(scores[order[0]]), lowest), -2.0 * _BEYOND * spread)
+        least = max(min(float(scores[order[0]]), 0.0), -2.0 * _BEYOND * spread)
         largest = max(strike - center, 0.0) + _BEYOND * spread
         start = center - _AROUND * spread + 2.0 * least
         end = max(strike, center) + 2.0 * largest + _AROUND * spread
         usual = resolution * spread / math.sqrt(rounds)
-        step = max(finer * usual, (end - start) / longest)
+        step = max(_FINER * usual, (end - start) / _LONGEST)
         if step > coarsest * usual or not step > 0.0:  # no spread: scores that double precision does not tell apart
             return None
         return cls(step, math.floor(start / step), fast_length(math.ceil((end - start) / step) + 1), (least, largest))
@@ -130,18 +124,14 @@ def circle_tests(
     """
     strike = rounds * (1.0 - share) * math.expm1(tuned) / share
     circle = Circle.of(scores, rows[0], rounds, strike, resolution, coarsest=coarsest) if rounds > 1 else None
-    relative = relative_error(scores, error, rounds)
+    # Of a sum: masses of cells, and what becomes of them in one place.
+    relative = 1.01 * rounds * (error + (len(scores) + 8.0) * UNIT_ROUNDOFF)
     if circle is None or relative > _CHARGED:
         return None
     laws = [circle.law(scores, row) for row in rows]
     (noise, present, absent), lost = one_of_another_kind(laws[0], rounds - 1, laws)
     p, q = (share * row + (1.0 - share) * noise for row in (present, absent))
     return circle.families(p, q, lost * math.sqrt(circle.size), relative, tuned, strike)
-
-
-def relative_error(scores: FloatArray, error: float, rounds: int) -> float:
-    """Of a sum of `rounds`: masses of cells, and what becomes of them in one place."""
-    return 1.01 * rounds * (error + (len(scores) + 8.0) * UNIT_ROUNDOFF)
 
 
 def _charged(

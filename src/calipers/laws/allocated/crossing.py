@@ -1,16 +1,16 @@
 """Where a profile passes delta: the smallest epsilon at which proven values are at most delta.
 
 Values take long to compute, rough ones less than fine ones. With u = sqrt(log(value at 0) - log(value)), which is
-nearly linear in epsilon where noise is what hides a record, a few rough values say about where to look; those that a
-curve has asked for already may do. Fine values are then asked for at both ends of a *cell*, a fixed interval of
-epsilons. The true divergence is convex in e^epsilon, so in between it lies below their chord, and where that passes
-delta is an answer. Cells do not depend on where the search began, so neither does the answer.
+nearly linear in epsilon where noise is what hides a record, a few rough values say about where to look. Fine values are
+then asked for at both ends of a *cell*, a fixed interval of epsilons. The true divergence is convex in e^epsilon, so in
+between it lies below their chord, and where that passes delta is an answer. Cells do not depend on where the search
+began, so neither does the answer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from calipers.laws.core.profile_law import Nodes
 
@@ -22,36 +22,27 @@ _LOOKS, _CELLS = 12, 8
 
 
 class Crossing:
-    """A search for where a profile that begins at e^log_start > delta passes delta, no later than at `most`.
+    """A search for where a profile that begins at e^log_start > delta passes delta, no later than at `most`."""
 
-    `known`: logarithms of its values, as far as they are known.
-    """
-
-    def __init__(self, log_start: float, delta: float, most: float, known: Mapping[float, float]) -> None:
+    def __init__(self, log_start: float, delta: float, most: float) -> None:
         self._log_start, self._delta, self._most = log_start, delta, most
-        self._known, least = {0.0: 0.0}, log_start
-        for epsilon, value in sorted(known.items()):
-            if epsilon > 0.0 and value < least:  # what does not fall is a bound that says nothing there
-                self._known[epsilon], least = self._bent(value), value
-        self._slope = math.inf
+        self._known, self._slope = {0.0: 0.0}, math.inf
 
     def _bent(self, log_value: float) -> float:
         return math.sqrt(max(self._log_start - log_value, 0.0))
 
     def passed(self, rough: Callable[[float], float], guess: float) -> float:
         """About where it passes delta, after as many looks at its logarithm as are needed, the first at the guess."""
-        found, near = (guess, ()) if len(self._known) == 1 else self.on_line()
+        found, near = guess, False
         for _ in range(_LOOKS):
             if near:
                 break
             self._known[found] = self._bent(rough(found))
-            found, near = self.on_line()
+            found, near = self._on_line()
         return found
 
-    def on_line(self) -> tuple[float, tuple[float, ...]]:
-        """Where a line through the two epsilons that say most passes delta, and these, if they are near to that."""
-        if len(self._known) == 1:
-            return 0.0, ()
+    def _on_line(self) -> tuple[float, bool]:
+        """Where a line through the two epsilons that say most passes delta, and whether they are near to that."""
         target = self._bent(math.log(self._delta))
         before = sorted(epsilon for epsilon, u in self._known.items() if u < target)
         after = [epsilon for epsilon, u in self._known.items() if u >= target and epsilon > before[-1]]
@@ -62,8 +53,7 @@ class Crossing:
         found = last + (target - self._known[last]) / self._slope
         found = found if found < farthest else 0.5 * (last + farthest)
         distances = abs(first - found), abs(last - found)
-        near = max(distances) <= _NEAR * found or min(distances) <= _VERY_NEAR * found
-        return found, (first, last) if near else ()
+        return found, max(distances) <= _NEAR * found or min(distances) <= _VERY_NEAR * found
 
     def moved(self, epsilon: float, value: float) -> float:
         """About where a profile with another value there passes delta."""

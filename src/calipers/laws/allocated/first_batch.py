@@ -1,25 +1,21 @@
-"""Which record of the first batch made room: a rule that says little, when nothing is left over.
+"""Which record made room, when nothing is left over: a rule that says little.
 
-Where every record is used, the record j that makes room for x goes to the first batch, and is seen there. Which of the
-first batch's records is taken for it is for the proof to say, and may depend on what the first batch showed. Taken with
-probabilities proportional to the inverse of its likelihood ratio, it hardly says who it was: with S the first batch, e
-its noise and c_i its gradients, g_i = exp(-<c_i, e> - |c_i|^2/2),
+Where every record is used, the record j that makes room for x goes to an early batch, and is seen there. Which one is
+taken for it is for the proof to say, and may depend on what was seen. Let the *pool* be the first l batches, e_u the
+noise of batch u and c_i the gradients of its records, g_i = exp(-<c_i, e_u> - |c_i|^2/2); then
 
-    P(j is taken | S, e) = g_j / sum of g_i over S.
+    P(j is taken | pool, noise) = g_j / sum of g_i over the pool.
 
-Then, given the rest of the first batch, the weights Y_j of all later records differ by factors of at most rho = e^(2
-r^2), whatever was seen, except for a share of them, the loss, that has a tail e^(1 - mu loss) whatever the gradients
-are. A later batch weighs the mean w_t of B of them, drawn at random, so its weight is close to 1: it exceeds `high`
-hardly ever, and the excesses beyond `low` add up to little. By majorization the weights of all batches are then as good
-as `many` equal ones just above `low` and a `few` equal to `high` (`Cover`), and the theorem of docs/mathematics
-("nothing left over") reads
+Given the rest of the pool, the weights Y_j of all later records then hardly differ: after one batch by factors of at
+most e^(2 r^2), except for a share of them, the loss, that has a tail e^(1 - mu loss); after several by less, but for
+events as rare as tails of lognormals. A later batch weighs the mean w_t of B of them, drawn at random: it exceeds
+`high` hardly ever, and the excesses beyond `low` add up to little. By majorization the weights of all batches are as
+good as `many` equal ones just above `low` and a `few` equal to `high` (`Cover`), and (docs/mathematics, section 9)
 
-    D_k <= (B/N) E[J(low' T + high T')] + exposed D_k(fixed batches),      J(s) >= E[(X_1 + h s)+],
+    D_k <= (B/N) E[J(low' T + high T')] + exposed D_k(fixed batches) + (B/N) l alone,    J(s) >= E[(l X_u + h s)+],
 
-T and T' sums of `many` and `few` worst terms, X_1 the term of the first batch, h the mean weight of a batch, E[h] = 1.
-For s < 0, (x - |s|/y)+ <= x min(1, x y / (4 |s|)) with y = 1/h is concave in y, so y may be replaced by its mean given
-what X_1 is made of; for s > 0 put-call parity leads to the same. E[(X_1 + h s)+] is convex in s, so it lies below the
-lower hull of values of J.
+T and T' sums of `many` and `few` worst terms, X_u the term of the hole's batch, h the mean weight, E[h] = 1. In place
+of T the variable of the recursion will do (`calipers.laws.allocated.recursion`), as equal weights have no order.
 """
 
 from __future__ import annotations
@@ -35,32 +31,48 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.laws.allocated.hidden_sum import HiddenSum
-from calipers.laws.allocated.hidden_sums import Payoff, expected_payoffs
+from calipers.laws.allocated.hidden_sums import expected_payoffs
 from calipers.laws.allocated.hidden_term import HiddenTerm
-from calipers.laws.allocated.waves import LONGEST, one_split, payoff_by_waves
+from calipers.laws.allocated.recursion import Charged, Effort, recursion_payoff
+from calipers.laws.allocated.waves import LONGEST, Payoff, one_split, payoff_by_waves
 from calipers.numerics.types import FloatArray
 
 _SLACK = 1.0 + 1e-11
 """Covers the rounding of closed forms that are a few operations deep."""
-_CELLS, _REACH = 1400, 14.0
 _PLACES, _NEAREST, _FARTHEST = 110, 1e-3, 1e7
 """Places of the payoff on either side of 0, in units of the width of a term."""
 _TANGENTS = 64
 """Points y at which 1/g is compared with a tangent."""
+_HEAVY = 0.1
 _FEW = 2.0
 """How much coarser the sum of the few heavy batches is kept than that of the many."""
-_LOSSES = (1.0, 2.0, 4.0, 8.0)
+_LOSSES, _LARGEST_LOSS = (1.0, 2.0, 4.0, 8.0), 0.9
 """Exponents of losses that count as covered, beyond what the share exposed asks for."""
+_DEEPER = 2.5
+"""The same for a pool, of which three things have to go wrong."""
+_WORSE, _NOISY = 1.25, 0.8
+"""How much more worst terms vary than those of an adversary, with gradients below so many deviations of the noise."""
+_ORDERS, _LARGEST_EXPONENT = 25, 600.0
+"""Moments of the mean of several lognormals."""
 
 
 class Cover(NamedTuple):
-    """Weights above those of the later batches: `many` of `low`, `few` of `high`; `exposed`: what they do not cover."""
+    """Weights above those of the later batches: `many` of `low`, `few` of `high`; `exposed`: what they do not cover.
+
+    `pool`: how many batches the displaced record may go to. `alone`: at least E[A_u] where weights are not covered.
+    """
 
     many: int
     low: float
     few: int
     high: float
     exposed: float
+    pool: int = 1
+    alone: float = 0.0
+
+    def squares(self, width: float) -> float:
+        """About the variance of the sum: of a few terms the worst case is all that is known, which may vary more."""
+        return self.many * self.low**2 + (_WORSE if width < _NOISY else 1.0) * self.few * self.high**2
 
 
 class _Weights(NamedTuple):
@@ -77,9 +89,9 @@ class _Weights(NamedTuple):
         return np.asarray(self.batch_size * self.variance / reach**2 * (np.expm1(scaled) - scaled))
 
 
-def weights_of_records(loss: float, width: float, batch_size: int) -> _Weights:
-    """What the weights of records are like up to a loss."""
-    ratio = math.exp(2.0 * width * width)
+def weights_of_records(loss: float, width: float, batch_size: int, ratio: float | None = None) -> _Weights:
+    """What the weights of records are like up to a loss; `ratio`: of the largest to the least, but for losses."""
+    ratio = math.exp(2.0 * width * width) if ratio is None else ratio
     variance = (ratio + 1.0) ** 2 / (4.0 * ratio * (1.0 - loss)) - 1.0
     return _Weights(ratio / (1.0 - loss) * _SLACK, variance * _SLACK + 1e-12, batch_size)
 
@@ -90,29 +102,69 @@ def loss_share(loss: float, width: float, batch_size: int, size: int) -> float:
     return batch_size / (batch_size - 1) * math.exp(2.0 * width * width + 1.0 - rate * loss) * _SLACK
 
 
-@lru_cache(maxsize=256)
-def cover(width: float, batch_size: int, size: int, exponent: float) -> Cover | None:
-    """Weights that cover all but about e^-exponent, as even as possible; None where batches are too small."""
-    later, batches = size / batch_size - 1.0, -(-size // batch_size) - 1
-    if batch_size < 3 or later < 1.0 or width > 3.0:
+@lru_cache(maxsize=1024)
+def cover(width: float, batch_size: int, size: int, exponent: float, pool: int = 1) -> Cover | None:
+    """Weights that cover all but about e^-exponent, as even as possible; None where batches are too small or too few.
+
+    Args:
+        width: The largest norm of a gradient, in units of the noise.
+        batch_size: B.
+        size: N.
+        exponent: Minus the logarithm of what may be left uncovered, about.
+        pool: How many of the first batches the displaced record may go to.
+    """
+    if size / batch_size - pool < 1.0 or width > 3.0 or (pool == 1 and batch_size < 3):
         return None
-    found = [_covered(width, batch_size, size, exponent, more, later, batches) for more in _LOSSES]
-    proper = [each for each in found if each is not None]
-    return min(proper, key=lambda each: each.many * each.low**2 + each.few * each.high**2, default=None)
+    found = _pooled(width, batch_size, pool, exponent) if pool > 1 else _first(width, batch_size, size, exponent)
+    sizes = size / batch_size - pool, -(-size // batch_size) - pool
+    covers = [each for weights, shown in found for each in _covered(weights, *sizes, exponent, shown)]
+    return min(covers, key=lambda each: each.squares(width), default=None)
 
 
-def _covered(
-    width: float, batch_size: int, size: int, exponent: float, more: float, later: float, batches: int
-) -> Cover | None:
+def _first(width: float, batch_size: int, size: int, exponent: float) -> list[tuple[_Weights, Cover]]:
+    """Weights of records after one batch up to some loss, and what is exposed beyond it."""
     rate = (batch_size - 2) * (size - batch_size) / (size - 2)
-    loss = (exponent + more + 1.0 + 2.0 * width * width) / rate
-    if loss >= 0.9:
-        return None
-    weights = weights_of_records(loss, width, batch_size)
+    losses = [(exponent + more + 1.0 + 2.0 * width * width) / rate for more in _LOSSES]
+    return [
+        (weights_of_records(loss, width, batch_size), Cover(0, 0.0, 0, 0.0, loss_share(loss, width, batch_size, size)))
+        for loss in losses
+        if loss < _LARGEST_LOSS
+    ]
+
+
+def _pooled(width: float, batch_size: int, pool: int, exponent: float) -> list[tuple[_Weights, Cover]]:
+    """Weights of records after a pool, and what is exposed beyond them.
+
+    With probability 1 - 3 e^-deep the hole's batch has H_u <= (B - 1) a, the later records Ubar <= a, which lie
+    below a lognormal in convex order, and the other pool batches H_o >= B (pool - 1) e^(-r^2/2 - x).
+    """
+    square, deep = width * width, exponent + _DEEPER
+    x = width * math.sqrt(2.0 * deep / (pool - 1))
+    most = pool / (pool - 1) * math.exp(0.5 * square + x)  # of h, where H_o is as large
+    level = np.exp(width * np.linspace(-2.0, 12.0, _TANGENTS))
+    calls = _exchange(width, 1.0, level)
+    a = float(np.min(level + calls * math.exp(deep)))
+    per = a * math.exp(0.5 * square + x) / (batch_size * (pool - 1))
+    towards, away = math.exp(square), math.exp(-square)
+    ratio = (1.0 + towards * (batch_size - 1) * per) / (1.0 + away * (batch_size - 1) * per)
+    loss = towards * per / (1.0 + towards * per)
+    if loss >= _LARGEST_LOSS:
+        return []
+    lower = level < away * a
+    beyond = float(np.min(calls[lower] / (away * a - level[lower]), initial=1.0))
+    alone = min(1.0, (math.exp(-deep) + 2.0 * beyond) * _SLACK)
+    weights = weights_of_records(loss, width, batch_size, ratio)
+    return [(weights, Cover(0, 0.0, 0, 0.0, 3.0 * most * math.exp(-deep) * _SLACK, pool, alone))]
+
+
+def _covered(weights: _Weights, later: float, batches: int, exponent: float, shown: Cover) -> list[Cover]:
+    """Several levels of weights, with what is exposed beyond those of records."""
+    batch_size = weights.batch_size
     tilts = np.geomspace(1e-3, 40.0, 300) / (weights.largest - 1.0)
     log_moments = weights.log_moment(tilts)
     # P(w_t > high) for one of all batches.
-    high = 1.0 + float(np.min((log_moments + exponent + math.log(batches)) / (tilts * batch_size)))
+    bound = 1.0 + float(np.min((log_moments + exponent + math.log(batches)) / (tilts * batch_size)))
+    high = min(bound, weights.largest)
     # P(sum of (w_t - low)+ > total): weights of batches are negatively associated, so moments multiply;
     # e^(y t) - 1 <= y (1 - y)^((1 - y)/y) e^t for t > 0.
     lows = 1.0 + (high - 1.0) * np.linspace(0.02, 0.8, 40)
@@ -122,72 +174,79 @@ def _covered(
         (exponent + batches * np.log1p(y * (1.0 - y) ** ((1.0 - y) / y) * spread)) / (y * tilts * batch_size)
         for y in (0.1, 0.3, 0.5, 0.7, 0.9)
     ]
-    best: Cover | None = None
+    share = (2.0 * math.exp(-exponent) + shown.exposed) * _SLACK
+    found = []
     for low, total in zip(lows.tolist(), np.min(totals, axis=(0, 2)) * _SLACK, strict=True):
         few = math.ceil(total / (high - low))
         many = int((later - few * high) / low)
-        if many < 1:
-            continue
-        level = (later - few * high) / many
-        if best is None or many * level**2 + few * high**2 < best.many * best.low**2 + best.few * best.high**2:
-            share = 2.0 * math.exp(-exponent) + loss_share(loss, width, batch_size, size)
-            best = Cover(many, level, few, high, min(1.0, share * _SLACK))
-    return best
+        if many >= 1:
+            level = (later - few * high) / many
+            found.append(shown._replace(many=many, low=level, few=few, high=high, exposed=min(1.0, share)))
+    even = int(later / high)  # all weights are at most as large
+    if even > 1:
+        level = later / even
+        found.append(shown._replace(many=even - 1, low=level, few=1, high=level, exposed=min(1.0, share)))
+    return found
 
 
-def seen(epsilon: float, width: float, far: float, taus: FloatArray) -> FloatArray:
-    """At least E[(rho - tau/y)+] for rho = (1 - e^(epsilon - d u - d^2/2))+, whatever d <= width and y > 0 are.
+def by_mean_weight(term: HiddenTerm, sizes: FloatArray, pool: int = 1) -> tuple[FloatArray, FloatArray]:
+    """At least E[(l X_u - h s)+] and E[(-l X_u - h s)+] for every size s > 0, l the number of batches of the pool.
 
-    The mean of y given u is at most e^(far^2 + f u - f^2/2) for some |f| <= far. rho grows with d where it is positive,
-    if epsilon >= 0; if not, it is at most the larger one of its values at both ends.
-    """
-    floor = max(0.0, -math.expm1(epsilon))
-    start = (epsilon / width - 0.5 * width) if epsilon >= 0.0 else -9.0
-    ends = np.linspace(start, max(start, 0.0) + _REACH, _CELLS + 1)
-    low, high = ends[:-1], ends[1:]
-    masses = np.where(low > 0.0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-    rho = np.maximum(-np.expm1(epsilon - width * high - 0.5 * width * width), floor)
-    farthest = np.maximum(np.abs(low), np.abs(high))
-    slope = np.minimum(farthest, far)
-    log_y = far * far + slope * farthest - 0.5 * slope * slope
-    # Each cell counts min(1, turn / tau) times: fully up to its turn, and less beyond it.
-    turns = np.exp(np.minimum(log_y, 600.0)) * rho / 4.0
-    order = np.argsort(turns, kind="stable")
-    parts = (masses * rho)[order]
-    fully = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
-    partly = np.append(0.0, np.cumsum(parts * turns[order]))
-    index = np.searchsorted(turns[order], taus)
-    beyond = float(ndtr(-ends[-1])) + (float(ndtr(start)) if epsilon < 0.0 else 0.0)
-    return np.asarray((fully[index] + partly[index] / taus + beyond) * _SLACK)
-
-
-def by_mean_weight(term: HiddenTerm, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """At least E[(X_1 - h s)+] and E[(-X_1 - h s)+] for every size s > 0, where a record is zeroed out.
-
-    With G lognormal of deviation r and 1/g >= 1/y - (g - y)+ / y^2, g the mean of the first batch's inverse ratios,
-    both are a divergence of one Gaussian release plus s E[G (G - y)+] / y^2, for every y > 0 (docs/mathematics,
+    With G the mean of l lognormals of deviation r and 1/g >= 1/y - (g - y)+ / y^2, g the mean of the pool's inverse
+    ratios, both are l times a call of one release plus s E[G (G - y)+] / y^2, for every y > 0 (docs/mathematics,
     section 9).
 
     Args:
         term: What bounds the shifts, and epsilon >= 0.
         sizes: s.
+        pool: l.
 
     Returns:
-        Both bounds, infinite where the record is replaced.
+        Both bounds.
     """
-    width, k = term.width, math.exp(term.epsilon)
-    if term.farthest_shift <= 1.5 * width:
-        nothing = np.full(len(sizes), math.inf)
-        return nothing, nothing
+    k, substituted = math.exp(term.epsilon), term.farthest_shift <= 1.5 * term.width
+    width = 0.5 * term.width if substituted else term.width
     y = np.geomspace(0.5, math.exp(6.0 * width + 1.0), _TANGENTS)
-    missed = np.exp(width * width) * ndtr(1.5 * width - np.log(y) / width) - y * ndtr(0.5 * width - np.log(y) / width)
-    excess = sizes[:, None] * np.maximum(missed + 1e-13, 0.0) / y**2
-    per = sizes[:, None] / y
-    if term.left[1] > term.right[0]:  # zeroed out against present: A is the ratio without the record
+    excess = sizes[:, None] * _excess(width, pool, y) / y**2
+    per = sizes[:, None] / (pool * y)
+    if substituted:
+        below, above = _opposite(width, 1.0, k, per), _opposite(width, k, 1.0, per)
+    elif term.left[1] > term.right[0]:  # zeroed out against present: A is the ratio without the record
         below, above = _exchange(width, 1.0 - per, k), _exchange(width, k, 1.0 + per)
     else:
         below, above = _exchange(width, 1.0, k + per), _exchange(width, k - per, 1.0)
-    return np.min(below + excess, axis=1) * _SLACK, np.min(above + excess, axis=1) * _SLACK
+    return np.min(pool * below + excess, axis=1) * _SLACK, np.min(pool * above + excess, axis=1) * _SLACK
+
+
+def _excess(width: float, pool: int, y: FloatArray) -> FloatArray:
+    """At least E[G (G - y)+]: of one lognormal, or from moments, as (g - y)+ <= (p - 1)^(p - 1)/p^p g^p y^(1 - p)."""
+    part = math.exp(width * width) * ndtr(1.5 * width - np.log(y) / width)
+    least = np.maximum(part - y * ndtr(0.5 * width - np.log(y) / width), 0.0) + 1e-13 * part
+    if pool > 1:
+        for p, moment in enumerate(_moments(width, pool)[3:], 2):
+            least = np.minimum(least, (p - 1.0) ** (p - 1) / p**p * moment * y ** (1.0 - p))
+    return np.asarray(least * _SLACK)
+
+
+@lru_cache(maxsize=256)
+def _moments(width: float, pool: int) -> tuple[float, ...]:
+    """Of the mean of so many independent lognormals of mean one, from order 0 on."""
+    orders = np.arange(max(4, min(_ORDERS, int(math.sqrt(_LARGEST_EXPONENT) / width))))
+    factorials = np.cumprod(np.maximum(orders, 1.0))
+    one = np.exp(0.5 * orders * (orders - 1.0) * width * width) / factorials
+    total = np.eye(1, len(orders))[0]
+    for _ in range(pool):
+        total = np.convolve(total, one)[: len(orders)]
+    return tuple((total * factorials / float(pool) ** orders).tolist())
+
+
+def _opposite(width: float, first: float, second: float, strikes: FloatArray) -> FloatArray:
+    """At least E[(first A - second B - c)+] for c > 0 and ratios of two opposite shifts of this size."""
+    half = 0.5 * strikes * math.exp(0.5 * width * width) / first
+    z = np.log(half + np.sqrt(half * half + second / first)) / width
+    part = first * ndtr(width - z)
+    found = part - second * ndtr(-width - z) - strikes * ndtr(-z) + 1e-13 * part
+    return np.asarray(np.maximum(found, 0.0))
 
 
 def _exchange(width: float, first: FloatArray | float, second: FloatArray | float) -> FloatArray:
@@ -199,14 +258,13 @@ def _exchange(width: float, first: FloatArray | float, second: FloatArray | floa
     return np.asarray(np.where(np.asarray(first) > 0.0, np.maximum(found, 0.0), 0.0))
 
 
-def first_payoff(term: HiddenTerm, known: float) -> tuple[FloatArray, FloatArray]:
-    """Places and values of J, the vertices of a convex function; `known` >= E[X_1+]."""
-    epsilon, k = term.epsilon, math.exp(term.epsilon)
+def first_payoff(term: HiddenTerm, known: float, pool: int = 1) -> tuple[FloatArray, FloatArray]:
+    """Places and values of J, the vertices of a convex function; `known` >= E[X_u+]."""
     sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
-    below, above = by_mean_weight(term, sizes)
-    losing = np.minimum(np.minimum(seen(epsilon, term.width, term.right[0], sizes), known), below)
-    missed = np.minimum(k * seen(-epsilon, term.width, term.left[1], sizes / k), above)
-    winning = np.minimum(known, 1.0 - k + missed) + sizes
+    below, above = by_mean_weight(term, sizes, pool)
+    known *= pool
+    losing = np.minimum(known, below)
+    winning = np.minimum(known, pool * (1.0 - math.exp(term.epsilon)) + above) + sizes
     places = np.concatenate((-sizes[::-1], [0.0], sizes))
     return lower_hull(places, np.concatenate((losing[::-1], [known], winning)) * _SLACK)
 
@@ -239,6 +297,20 @@ class _Epoch(NamedTuple):
         slope = float(self.values[-1] - self.values[-2]) / float(self.places[-1] - self.places[-2])
         return max(1.0, slope) * _SLACK
 
+    def worth(self, sums: FloatArray) -> FloatArray:
+        """The payoff over its largest slope."""
+        beyond = np.maximum(sums - self.places[-1], 0.0)
+        return np.asarray(np.interp(sums, self.places, self.values) / self.steepest + beyond)
+
+
+def _epoch(term: HiddenTerm, known: float, covered: Cover, log_tail: float) -> _Epoch:
+    usual = covered.many * covered.low / covered.high  # what the few have to make up for, but for k - 1
+    return _Epoch(
+        HiddenSum.deep(term, covered.few, log_tail).ended(usual * math.expm1(term.epsilon)),
+        HiddenSum.deep(term, covered.many, log_tail).ended(0.0),
+        *first_payoff(term, known, covered.pool),
+    )
+
 
 def hidden_with_first(
     terms: Sequence[HiddenTerm],
@@ -253,15 +325,7 @@ def hidden_with_first(
 
     A node is the term's epsilon up to rounding. Without `waves`, which are finer, shared ladders are quicker.
     """
-    usual = covered.many * covered.low / covered.high  # what the few have to make up for, but for k - 1
-    epochs = [
-        _Epoch(
-            HiddenSum.deep(term, covered.few, log_tail).ended(usual * math.expm1(term.epsilon)),
-            HiddenSum.deep(term, covered.many, log_tail).ended(0.0),
-            *first_payoff(term, known),
-        )
-        for term, known in zip(terms, knowns, strict=True)
-    ]
+    epochs = [_epoch(term, known, covered, log_tail) for term, known in zip(terms, knowns, strict=True)]
     by_waves = (_both_by_waves(epoch, covered, resolution) for epoch in (epochs if waves else ()))
     found = [value for value in takewhile(lambda value: value is not None, by_waves) if value is not None]
     if len(found) < len(epochs):
@@ -272,6 +336,26 @@ def hidden_with_first(
         (many.node, min(1.0, (value + many.rounding * weight * (1.0 + math.exp(many.term.epsilon))) * share * _SLACK))
         for value, (_, many, _, _) in zip(found, epochs, strict=True)
     ]
+
+
+def controlled_with_first(
+    term: HiddenTerm, known: float, covered: Cover, share: float, log_tail: float, effort: Effort
+) -> float:
+    """As `hidden_with_first` at the term's epsilon, with the recursion in place of the many worst terms."""
+    epoch = _epoch(term, known, covered, log_tail)
+    steepest = epoch.steepest
+
+    def heavy(step: float) -> Charged:
+        plan = replace(one_split(epoch.few.plans(_HEAVY)[0]), step=step / covered.high)
+        terms, lost, moment = epoch.few.terms(plan, step)
+        at_zero = float(np.interp(0.0, epoch.places, epoch.values))
+        # Where a heavy term is lost, the others count too.
+        others = covered.low * covered.many * (1.0 + math.exp(term.epsilon)) * moment
+        return terms, covered.high * epoch.few.left_out(moment) + 2.0 * at_zero * lost / steepest + others
+
+    found = recursion_payoff(term, covered.many, covered.low, epoch.worth, heavy, effort)
+    rounding = epoch.few.rounding * 4.0 * covered.few * covered.high * (1.0 + math.exp(term.epsilon))
+    return min(1.0, (steepest * found + rounding) * share * _SLACK)
 
 
 def _by_ladders(epochs: Sequence[_Epoch], covered: Cover, resolution: float) -> list[float]:
@@ -290,15 +374,7 @@ def _by_ladders(epochs: Sequence[_Epoch], covered: Cover, resolution: float) -> 
 
 def _worth(epoch: _Epoch, scale: float, before: FloatArray) -> Payoff:
     """The payoff, where a scaled sum is added to each of what was there before, over its slope and scale."""
-    _, _, places, values = epoch
-    steepest = epoch.steepest
-
-    def worth(sums: FloatArray) -> FloatArray:
-        after = before[:, None] + scale * sums
-        beyond = steepest * np.maximum(after - places[-1], 0.0)
-        return np.asarray(np.interp(after, places, values) + beyond) / (steepest * scale)
-
-    return worth
+    return lambda sums: epoch.worth(before[:, None] + scale * sums) / scale
 
 
 def _both_by_waves(epoch: _Epoch, covered: Cover, resolution: float) -> float | None:
@@ -311,11 +387,7 @@ def _both_by_waves(epoch: _Epoch, covered: Cover, resolution: float) -> float | 
     steepest, step = epoch.steepest, covered.low * plan.step
     light, lost, moment = many.terms(plan, step)
     heavy, lost_too, moment_too = few.terms(replace(plan, step=step / covered.high), step)
-
-    def worth(sums: FloatArray) -> FloatArray:
-        return np.asarray(np.interp(sums, places, values) / steepest + np.maximum(sums - places[-1], 0.0))
-
-    found = payoff_by_waves([light, heavy], worth, 0.0, resolution, everywhere=True)
+    found = payoff_by_waves([light, heavy], epoch.worth, 0.0, resolution, everywhere=True)
     if found is None:
         return None
     # Where one of the sums is lost, the other one counts too.

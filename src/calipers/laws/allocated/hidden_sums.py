@@ -14,7 +14,7 @@ and the strike moves by the rounding of M c.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -24,11 +24,11 @@ from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, added, mu
 from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, call_by_waves, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.strips import Strip
+from calipers.laws.allocated.waves import Payoff
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 Nodes = list[tuple[float, float]]
-Payoff = Callable[[FloatArray], FloatArray]
 
 
 def divergence(

@@ -27,6 +27,7 @@ rounds lie below a sum of independent copies of Y ("one lemma for hidden records
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,9 +37,11 @@ from scipy.special import ndtr
 
 from calipers.laws.allocated.frontier import GridTerm, cell_on_grid, control_range
 from calipers.laws.allocated.hidden_term import HiddenTerm
-from calipers.laws.allocated.waves import Terms, payoff_by_waves
+from calipers.laws.allocated.waves import Payoff, Terms, payoff_by_waves
 from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length, fft_relative_error, two_norm
 from calipers.numerics.types import FloatArray, IntArray
+
+Charged = tuple[Terms, float]
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,16 @@ class _Problem:
         left = spread - self.start if rounds == self.rounds else max(1.5 * spread, self.far)
         return Grid(math.floor(-left / step), math.ceil(right / step), step)
 
+    @property
+    def block(self) -> int:
+        """How many rounds are computed at a time: all of them, or blocks of equal size; 0 where that is too much."""
+        block = self.rounds
+        if block * self.grid(block).size > self.effort.work:
+            lengths = _lengths(self.rounds)
+            block = max((b for b in lengths if b * self.grid(b).size <= self.effort.work), default=0)
+        long = self.grid(max(block, 1)).size > _LONGEST
+        return 0 if long or block < min(_SHORTEST, self.rounds) else block
+
     def cells(self, grid: Grid) -> list[GridTerm]:
         """Variables that dominate all controls between them."""
         first, last = control_range(self.term)
@@ -246,17 +259,48 @@ def recursion_divergence(term: HiddenTerm, rounds: int, participation: float, ef
     # The start is rounded, and so is the participation it is made of; a sum is worth the more the larger it is.
     start = -rounds * math.expm1(term.epsilon) / participation * (1.0 - 16.0 * UNIT_ROUNDOFF)
     problem = _Problem(term, rounds, start, effort)
-    grid, block = problem.grid(rounds), rounds
-    if rounds * grid.size > effort.work:
-        block = max((b for b in _lengths(rounds) if b * problem.grid(b).size <= effort.work), default=0)
-        grid = problem.grid(max(block, 1))
-    if block < min(_SHORTEST, rounds) or grid.size > _LONGEST:
+    block = problem.block
+    if block == 0:
         return 1.0
     if block == rounds:
+        grid = problem.grid(rounds)
         found = float(np.interp(start, grid.sums, _values(problem, grid, (rounds,))[0]))
     else:
-        found = _of_blocks(problem, block)
+        parts, charged = _blocks(problem, block, 1.0)
+        gain = payoff_by_waves(parts, lambda sums: np.maximum(sums + start, 0.0), -start, _RESOLUTION)
+        found = math.inf if gain is None else gain + charged
     return min(1.0, participation * found / rounds * (1.0 + 16.0 * UNIT_ROUNDOFF))
+
+
+def recursion_payoff(
+    term: HiddenTerm, rounds: int, scale: float, payoff: Payoff, heavy: Callable[[float], Charged], effort: Effort
+) -> float:
+    """At least E[payoff(scale S + S')], S the sum of the best adaptive adversary, S' of other, independent terms.
+
+    Args:
+        term: Bounds on the shifts of one round, and epsilon >= 0.
+        rounds: How many there are.
+        scale: Their weight.
+        payoff: Convex, increasing, of slope at most one.
+        heavy: The other terms on a lattice of a given step, and what is to be added for them.
+        effort: How finely to compute it.
+
+    Returns:
+        An upper bound, infinite where one term decides or transforms have no digits.
+    """
+    if term.farthest_shift > _LARGEST_SHIFT or term.epsilon > _LARGEST_EPSILON:
+        return math.inf
+    start = -rounds * math.expm1(term.epsilon) * (1.0 - 16.0 * UNIT_ROUNDOFF)
+    problem = _Problem(term, rounds, start, effort)
+    block = problem.block
+    if block == 0:
+        return math.inf
+    parts, charged = _blocks(problem, block, scale)
+    others, more = heavy(parts[0].step)
+    gain = payoff_by_waves(
+        [*parts, others], lambda sums: payoff(sums + scale * start), -scale * start, _RESOLUTION, everywhere=True
+    )
+    return math.inf if gain is None else gain + scale * charged + more
 
 
 def _lengths(rounds: int) -> list[int]:
@@ -264,8 +308,8 @@ def _lengths(rounds: int) -> list[int]:
     return [-(-rounds // blocks) for blocks in range(2, max(3, rounds // _SHORTEST + 1))]
 
 
-def _of_blocks(problem: _Problem, block: int) -> float:
-    """At least V_M at the start, from blocks of at most so many rounds; infinite where transforms have no digits."""
+def _blocks(problem: _Problem, block: int, scale: float) -> tuple[list[Terms], float]:
+    """Variables of blocks of at most so many rounds, times a scale, and what is to be added to their payoffs."""
     rounds = problem.rounds
     blocks = -(-rounds // block)
     few, more = divmod(rounds, blocks)
@@ -274,10 +318,9 @@ def _of_blocks(problem: _Problem, block: int) -> float:
     parts, charged = [], 0.0
     for values, number in zip(_values(problem, grid, counts), (blocks - more, more), strict=False):
         places, masses, charge = block_law(grid, values)
-        parts.append(Terms(places, masses, grid.step, 4.0 * UNIT_ROUNDOFF, number))
+        parts.append(Terms(places, masses, scale * grid.step, 4.0 * UNIT_ROUNDOFF, number))
         charged += number * charge
-    gain = payoff_by_waves(parts, lambda sums: np.maximum(sums + problem.start, 0.0), -problem.start, _RESOLUTION)
-    return math.inf if gain is None else gain + charged
+    return parts, charged
 
 
 def block_law(grid: Grid, values: FloatArray) -> tuple[IntArray, FloatArray, float]:

@@ -211,14 +211,9 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         best, reversed_too = (0.0, False), list[float]()
         for reverse in (False, True):
             largest, _ = self.maximum.epsilon(delta, reverse)
-            # Whoever has asked for a curve has made tests of many epsilons; of many rounds they are nearly the best.
-            known = [tests.epsilon(delta)[0] for tests in _made(self)[reverse]] if self.rounds > _MANY else []
-            current = max([largest, *known, *(reversed_too if reverse else [])])
+            current = max([largest, *(reversed_too if reverse else [])])
             best = max(best, (current, reverse))
-            less = known and (current < _CLEARLY_LESS * best[0] or max(known) < _CLEARLY_LESS * largest)
-            if less or (known and known[1] == max(known)):
-                continue  # if those made for 0 show more than those for larger epsilons, others in between do not
-            for resolution in (_SEARCH_RESOLUTION,) if known else (_ROUGH_RESOLUTION, _SEARCH_RESOLUTION):
+            for resolution in (_ROUGH_RESOLUTION, _SEARCH_RESOLUTION):
                 for _ in range(3):
                     tests = self.families(-current if reverse else current, log_tail, resolution)
                     reversed_too.append(tests[True].epsilon(delta)[0])
@@ -280,16 +275,7 @@ def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
     forward += _outward(attack, 1.0, some, _CURVE_RESOLUTION, log_tail, least, forward if everywhere else ())
     some = epsilons[every::every]
     backward += _outward(attack, -1.0, some, rough, log_tail, least, backward if everywhere else ())
-    if everywhere:
-        for made, families in zip(_made(attack), (forward, backward), strict=True):
-            made.extend(families)
     return curve_of_tests(forward, backward, log_tail)
-
-
-@lru_cache(maxsize=16)
-def _made(attack: ShuffleAttack) -> tuple[list[EventFamily], list[EventFamily]]:
-    """Tests of curves that were asked for, forward and reversed: on the largest observation, for 0, for others."""
-    return [], []
 
 
 def _law_epsilons(attack: ShuffleAttack) -> list[float]:

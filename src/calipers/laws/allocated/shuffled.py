@@ -46,8 +46,6 @@ from calipers.numerics.normal import (
     gaussian_epsilon_bounds,
 )
 
-_Looks = tuple[Outward[tuple[float, float]], ...]
-"""What is looked at in each direction, forward first."""
 _LARGEST_SHIFTS = (3.4, 8.0)
 """Zeroed out, replaced: beyond the first a million rounds hide less than 1e-4 of delta; beyond the second a ladder
 would leave the range of doubles. The order counts as known there."""
@@ -63,7 +61,7 @@ _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
 _WORTH, _RARE, _LESS, _SPARSE = 0.998, 1e-7, 0.8, 3
-"""Where one control for every strike is not tried: it gains little, or what it is about hardly happens, or is less
+"""Where one control for every threshold is not tried: it gains little, or what it is about hardly happens, or is less
 than this share of what the other direction shows of a lone epoch, whose curve is read where the larger one counts. Of
 so many nodes there one will do."""
 _CUT = 16.0
@@ -73,10 +71,12 @@ _TOGETHER, _DEEPER = 16, 4.0
 _FEW_ROUNDS = 32
 """So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
 _CLEARLY, _CLEAR = 0.08, 0.97
-"""What one control for every strike gains, of log delta: more than fine ladders do, which are then left out. And the
+"""What one control for every threshold gains, of log delta: more than fine ladders do, which are then left out. And the
 share of what a rough ladder says that it comes down to at least where that is left out."""
 _SETTLED, _HIDDEN = 0.9995, 0.99
 """Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
+
+Looks = Outward[tuple[float, float]]
 
 
 @implements("calipers:shuffled")
@@ -165,10 +165,10 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
-        controlled = self.controlled(epsilon, reverse, USUAL)
-        if controlled < _CLEAR * self.node(epsilon, reverse, _ROUGH, log_tail)[1]:
+        before, controlled = max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), self.controlled(epsilon, reverse, USUAL)
+        if controlled < _CLEAR * self.node(before, reverse, _ROUGH, log_tail)[1]:
             return controlled
-        node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
+        node, value = self.node(before, reverse, _FINE, log_tail)
         value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
         return min(value, controlled)
 
@@ -198,9 +198,9 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         if start <= math.log(delta):
             node, value = self.node(0.0, reverse, _FINE, log_tail)
             return node if value <= delta else known
-        crossing = Crossing(start, delta, known, {})
+        crossing = Crossing(start, delta, known)
         guess = crossing.passed(rough, min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known))
-        # Where worst terms pass delta one control for every strike may have passed it already.
+        # Where worst terms pass delta one control for every threshold may have passed it already.
         gain = math.log(delta) - math.log(self.controlled(guess, reverse))
         if gain > 0.0:
             guess = crossing.moved(guess, self.controlled(guess, reverse))
@@ -253,22 +253,21 @@ def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
 @lru_cache(maxsize=16)
 def _directed(epoch: ShuffledEpoch, log_tail: float, lone: bool) -> tuple[Nodes, Nodes | None]:
     """Profiles of both directions, or of one that holds in both."""
-    looks = tuple(_looks(epoch, reverse) for reverse in (False, True))
-    ((_, (node, value)),) = looks[False].along([0.0], log_tail, -math.inf)
-    start = node, value if value <= _RARE else min(value, epoch.controlled(0.0, False))
-    forward = _profile(epoch, looks, False, log_tail, start)
+    looks = _looks(epoch, False)
+    ((_, (node, worst)),) = looks.along([0.0], log_tail, -math.inf)
+    start = node, worst if worst <= _RARE else min(worst, epoch.controlled(0.0, False))
+    clear = epoch.alike and start[1] <= _CLEAR * worst
+    forward = _profile(epoch, False, log_tail, start, looks, clear)
     if epoch.symmetric:
         return forward, None
     # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
-    start = node, min(1.0, start[1] + math.expm1(2.0 * node))
-    if not lone:
-        return forward, _profile(epoch, looks, True, log_tail, start)
-    backward = _profile(epoch, looks, True, log_tail, start, forward)
-    return forward, _filled(looks[True], backward, forward, log_tail)
+    start, looks = (node, min(1.0, start[1] + math.expm1(2.0 * node))), _looks(epoch, True)
+    backward = _profile(epoch, True, log_tail, start, looks, clear, forward if lone else None)
+    return forward, _filled(looks, backward, forward, log_tail) if lone else backward
 
 
-def _looks(epoch: ShuffledEpoch, reverse: bool) -> Outward[tuple[float, float]]:
-    """What is found out at some epsilon, for one profile."""
+def _looks(epoch: ShuffledEpoch, reverse: bool) -> Looks:
+    """What is found out at some epsilon for one profile: values that another one asked for would not be the same."""
     return Outward(
         lambda epsilons, depth: epoch.nodes(epsilons, reverse, _LADDER, depth),
         lambda _, found: math.log(max(found[1], 1e-300)),
@@ -281,10 +280,11 @@ def _looks(epoch: ShuffledEpoch, reverse: bool) -> Outward[tuple[float, float]]:
 
 def _profile(
     epoch: ShuffledEpoch,
-    looks: _Looks,
     reverse: bool,
     log_tail: float,
     start: tuple[float, float],
+    looks: Looks,
+    clear: bool,
     other: Nodes | None = None,
 ) -> list[tuple[float, float]]:
     """Nodes from that at 0 to where the divergence is negligible, dense on the scale of log L.
@@ -299,13 +299,13 @@ def _profile(
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = outward_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
     end = log_tail + _NEGLIGIBLE
-    first = _controlled_first(epoch, looks, reverse, epsilons, start, log_tail, less)
+    first = _controlled_first(epoch, reverse, epsilons, start, log_tail, less, looks) if clear else []
     profile, gain, above = [start, *first], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
-    for epsilon, (node, value) in _outward(epoch, looks[reverse], epsilons, log_tail, profile, less):
+    for epsilon, (node, value) in _outward(epoch, epsilons, log_tail, profile, less, looks):
         if gain < _WORTH and value > _RARE and not less(node, value):
-            # Far out one term decides, and one control for every strike is as good as one for all.
+            # Far out one term decides, and one control for every threshold is as good as one for all.
             better = epoch.controlled(epsilon, reverse)
             gain, value = better / value, min(value, better)
         profile.append((node, value))
@@ -325,19 +325,17 @@ def _profile(
 
 def _controlled_first(
     epoch: ShuffledEpoch,
-    looks: _Looks,
     reverse: bool,
     epsilons: Sequence[float],
     start: tuple[float, float],
     log_tail: float,
     less: Callable[[float, float], bool],
+    looks: Looks,
 ) -> list[tuple[float, float]]:
-    """Nodes after the first at which one control for every strike is clearly better, without looking at worst terms.
+    """Nodes after the first at which one control for every threshold is clearly better, without looking at worst terms.
 
     It gains ever more, and from some epsilon on ever less: if it gains at 0 and where it is tried last it does between.
     """
-    if not epoch.alike or start[1] > _CLEAR * math.exp(looks[False].seen[0.0]):
-        return []
     found = [start]
     for epsilon in epsilons[1:]:
         value = epoch.controlled(epsilon, reverse)
@@ -346,17 +344,17 @@ def _controlled_first(
         found.append((epsilon, value))
     if len(found) < _SPARSE:
         return []
-    _, (_, worst) = next(_outward(epoch, looks[reverse], epsilons, log_tail, found[:-1], less))
+    _, (_, worst) = next(_outward(epoch, epsilons, log_tail, found[:-1], less, looks))
     return found[1:-1] if found[-1][1] < _CLEAR * worst else []
 
 
 def _outward(
     epoch: ShuffledEpoch,
-    looks: Outward[tuple[float, float]],
     epsilons: Sequence[float],
     log_tail: float,
     before: Nodes,
     less: Callable[[float, float], bool],
+    looks: Looks,
 ) -> Iterator[tuple[float, tuple[float, float]]]:
     """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
     end, far = log_tail + _NEGLIGIBLE, math.log(epoch.far)
@@ -370,7 +368,7 @@ def _outward(
         last = found
 
 
-def _filled(looks: Outward[tuple[float, float]], backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
+def _filled(looks: Looks, backward: Nodes, forward: Nodes, log_tail: float) -> Nodes:
     """With reversed nodes where chords between those that are there pass the other direction's bound."""
     nodes, values = np.array(backward).T
     epsilons, bounds = np.array(forward).T

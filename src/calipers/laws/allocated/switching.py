@@ -37,10 +37,8 @@ from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.laws.allocated.average import AllocatedEpoch, shared_depth
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
-from calipers.laws.allocated.circle import Circle, relative_error
 from calipers.laws.allocated.shuffle_tests import law_of_tests
-from calipers.laws.allocated.switching_circle import ended_on_circle
-from calipers.laws.allocated.switching_rounds import Way, blocks, ended, levels, marks, played, seen
+from calipers.laws.allocated.switching_rounds import Way, blocks, ended, levels, marks, played
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
@@ -49,11 +47,6 @@ from calipers.numerics.normal import gaussian_delta
 _BLOCKS = 20
 _RESOLUTION, _ROUGH = 0.05, 0.12
 """Resolutions of the ladders that are measured and of those that tell where marks should lie."""
-_ON_CIRCLE, _LONGEST, _FINER, _LARGEST_ERROR = 0.1, 14_000, 0.2, 1e-4
-"""The same of a circle, on which every score is split once, its places, how much finer than that it is where these
-suffice, and what its masses may err by."""
-_FEW = 8
-"""Ladders of so few rounds are quick, and a little finer."""
 _FAR, _FAR_OF_LAWS = 4.0, 40.0
 """Scores are cut off at this multiple of T k: beyond it a single round decides the test, at all k that matter."""
 _LOWEST_LOG_TAIL = -560.0
@@ -164,9 +157,6 @@ def _policy(attack: SwitchingAttack) -> Policy:
 @lru_cache(maxsize=16)
 def _measured(attack: SwitchingAttack, log_tail: float, far: float) -> tuple[EventFamily, EventFamily]:
     policy, r = attack.policy, attack.participation
-    found = _on_circle(attack, policy, log_tail) if far == _FAR and attack.rounds > _FEW else None
-    if found is not None:
-        return found
     ways = played(attack.ways, math.exp(attack.tuned), attack.rounds, max(policy.blocks), far, _RESOLUTION, log_tail)
     total = ended(*ways, policy.blocks, policy.marks)
     values, (nothing, present, absent) = total.flat()
@@ -175,19 +165,3 @@ def _measured(attack: SwitchingAttack, log_tail: float, far: float) -> tuple[Eve
     kept = math.exp(-total.error)
     p, q = (kept * (r * row + (1.0 - r) * nothing) for row in (present, absent))
     return tail_families(values, p, q, 2.02 * total.drift + 1e-15)
-
-
-def _on_circle(attack: SwitchingAttack, policy: Policy, log_tail: float) -> tuple[EventFamily, EventFamily] | None:
-    """The same by transforms, where they have digits."""
-    middle, masses, error = seen(attack.ways, attack.rounds, log_tail)
-    k, r = math.exp(attack.tuned), attack.participation
-    scores = [way.score(middle, k, math.inf) for way in attack.ways]
-    lowest = float(scores[1].min())
-    circle = Circle.of(scores[0], masses[0][0], attack.rounds, policy.strike, _ON_CIRCLE, lowest, _LONGEST, _FINER)
-    relative = relative_error(middle, error, attack.rounds)
-    if circle is None or relative > _LARGEST_ERROR:
-        return None
-    laws = [[circle.law(values, row) for row in rows] for values, rows in zip(scores, masses, strict=True)]
-    (nothing, present, absent), lost = ended_on_circle(circle, laws, policy.blocks, policy.marks)
-    p, q = (r * row + (1.0 - r) * nothing for row in (present, absent))
-    return circle.families(p, q, lost, relative, attack.tuned, policy.strike)

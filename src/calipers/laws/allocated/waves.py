@@ -30,6 +30,7 @@ from calipers.laws.allocated.average_ladder import Ladder, LadderPlan
 from calipers.numerics.fourier import UNIT_ROUNDOFF, CyclicFactor, cyclic_product, fast_length, two_norm
 from calipers.numerics.types import FloatArray, IntArray
 
+Payoff = Callable[[FloatArray], FloatArray]
 LONGEST, _SHORT = 1 << 18, 24_000
 """Places of a window at most; a rough ladder is as quick as the shorter one."""
 _RATES = 40
@@ -179,7 +180,7 @@ def tilted_law(parts: Sequence[Terms], window: Window) -> tuple[FloatArray, floa
 
 def payoff_by_waves(
     parts: Sequence[Terms],
-    payoff: Callable[[FloatArray], FloatArray],
+    payoff: Payoff,
     strike: float,
     resolution: float,
     everywhere: bool = False,
