@@ -117,14 +117,12 @@ def _controlled(epoch: DisplacedEpoch, epsilon: float, reverse: bool, covered: C
 
 @lru_cache(maxsize=4096)
 def _chosen(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> Cover | None:
-    """The weights with the least bound, about, from rough sums of 1, 2, 4, ... terms; None if all are too small."""
+    """The weights with the least bound, about, from rough sums of 1, 2, 4, ... terms; None if there are none."""
     covers, alike, exposed, alone = _covers(epoch)
     if not covers:
         return None
-    known = epoch.known(epsilon)
-    values = _hidden(epoch, reverse, epsilon, alike) + _CAREFUL * (exposed * known + alone)
-    best = int(np.argmin(values))
-    return covers[best] if values[best] < known else None
+    values = _hidden(epoch, reverse, epsilon, alike) + _CAREFUL * (exposed * epoch.known(epsilon) + alone)
+    return covers[int(np.argmin(values))]
 
 
 @lru_cache(maxsize=32)
