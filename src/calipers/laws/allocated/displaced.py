@@ -28,11 +28,11 @@ from calipers.numerics.types import FloatArray
 
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of closed forms that are a few operations deep."""
-_EXPONENTS = (5.0, 7.0, 9.0, 11.0, 12.5, 14.0, 16.0, 18.0)
+_EXPONENTS = (2.0, 3.5, 5.0, 7.0, 9.0, 11.0, 12.5, 14.0, 16.0, 18.0)
 """Minus the logarithms of what may be left uncovered."""
 _POOLS = (1, 2, 3, 4, 6, 8, 11, 15, 20, 28, 40, 60)
-_EVEN = 2
-"""Numbers of batches of a pool to try: where the square of one is a small part of an epoch, its weight is."""
+_EVEN = 0.3
+"""Numbers of batches of a pool to try, as long as so much of the square of one is at most that of an epoch."""
 _SMALL_BATCH, _EXPOSED_ALONE = 64, 1e-8
 _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
 _FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN = 1.0, 3.0, 4.0
@@ -40,8 +40,9 @@ _FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN = 1.0, 3.0, 4.0
 _SHARED = 3
 """So many small batches' nodes are looked at together on ladders."""
 _LOG_TAIL = -40.0
-_CAREFUL = 3.0
-"""Between the epsilons that were scanned estimates are too large by such a factor, but what is exposed is not."""
+_CAREFUL, _NOISY = 3.0, 0.8
+"""Where gradients are below so many deviations of the noise, estimates between the epsilons that were scanned are too
+large by such a factor, but what is exposed is not."""
 
 
 @implements("calipers:displaced")
@@ -121,7 +122,8 @@ def _chosen(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> Cover | Non
     covers, alike, exposed, alone = _covers(epoch)
     if not covers:
         return None
-    values = _hidden(epoch, reverse, epsilon, alike) + _CAREFUL * (exposed * epoch.known(epsilon) + alone)
+    careful = _CAREFUL if epoch.sigma * _NOISY > 1.0 else 1.0
+    values = _hidden(epoch, reverse, epsilon, alike) + careful * (exposed * epoch.known(epsilon) + alone)
     return covers[int(np.argmin(values))]
 
 
