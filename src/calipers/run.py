@@ -37,6 +37,7 @@ from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.run_fields import RunFields
 from calipers.run_keys import (
+    MEANT,
     as_toml,
     called,
     complete,
@@ -141,7 +142,7 @@ class Run(RunFields, Shown):
                 raise InputError(_refused(self, name))
         for name in NEEDED:
             if name in scheme_of(self).keys and getattr(self, name) is None:
-                raise InputError(f"sampler={self.sampler!r} needs {name}: it {_MEANT[name][0]}.")
+                raise InputError(f"sampler={self.sampler!r} needs {name}: it {MEANT[name][0]}.")
         self._check_unit()
         if self.view == "isolated" and not scheme_of(self).isolates:
             raise InputError(
@@ -312,25 +313,9 @@ CHOICES = {
 }
 
 
-_MEANT = {
-    "last_batch": (
-        "is about loaders that cut an order into batches",
-        "leave it out, and give steps if an epoch takes ceil(N/B) of them",
-    ),
-    "reshuffle": ("says whether batches are drawn anew every epoch", "leave it out"),
-    "max_batch_size": ("is the largest batch, beyond which records are dropped at random", "leave it out"),
-    "cycle": ("is the number of groups of records that take turns", "leave it out"),
-    "participations": ("is the number of steps in which every record takes part", "leave it out"),
-    "derived_rate": (
-        "is about a rate computed as batch_size / dataset_size",
-        "give both, or leave it out (a sample_rate that is given is a public number)",
-    ),
-}
-
-
 def _refused(run: Run, name: str) -> str:
     """Why a key does not fit the sampler, and what to do."""
-    meaning, remedy = _MEANT[name]
+    meaning, remedy = MEANT[name]
     said = f"{name}={getattr(run, name)!r} {meaning} (sampler {' or '.join(map(repr, having(name)))})"
     return f"{said}, got sampler={run.sampler!r}; {remedy}."
 
@@ -338,15 +323,15 @@ def _refused(run: Run, name: str) -> str:
 def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     """One run or several that follow one another, checked to be about the same pair of datasets."""
     refuse_event(runs)
-    if isinstance(runs, (str, os.PathLike, Mapping)) or not isinstance(runs, (Run, Iterable)):
-        raise InputError(
-            f"Expected a Run, or several in a list, got {type(runs).__name__}; read a run file with load_runs, a "
-            "dictionary with Run.from_dict."
-        )
     if hasattr(runs, "menu"):
         raise InputError(
             "Expected a Run, or several in a list, got an adaptive run: certificates and everything else but `measure` "
             "are about runs that were fixed in advance."
+        )
+    if isinstance(runs, (str, os.PathLike, Mapping)) or not isinstance(runs, (Run, Iterable)):
+        raise InputError(
+            f"Expected a Run, or several in a list, got {type(runs).__name__}; read a run file with load_runs, a "
+            "dictionary with Run.from_dict."
         )
     phases = (runs,) if isinstance(runs, Run) else tuple(runs)
     if not phases:

@@ -23,6 +23,22 @@ ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
 WHOLE = 1e-9
 _MANY_POINTS, _MOST_POINTS = 100, 5_000
 
+MEANT = {
+    "last_batch": (
+        "is about loaders that cut an order into batches",
+        "leave it out, and give steps if an epoch takes ceil(N/B) of them",
+    ),
+    "reshuffle": ("says whether batches are drawn anew every epoch", "leave it out"),
+    "max_batch_size": ("is the largest batch, beyond which records are dropped at random", "leave it out"),
+    "cycle": ("is the number of groups of records that take turns", "leave it out"),
+    "participations": ("is the number of steps in which every record takes part", "leave it out"),
+    "derived_rate": (
+        "is about a rate computed as batch_size / dataset_size",
+        "give both, or leave it out (a sample_rate that is given is a public number)",
+    ),
+}
+"""What a key of some samplers says, and what to do about it elsewhere."""
+
 
 def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
     """The `[[phase]]` tables of a run file; one empty table where there are none."""

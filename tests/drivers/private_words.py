@@ -196,7 +196,7 @@ def of_messages() -> Iterator[Found]:
                 yield from of_code(path)
             elif path.suffix in (".toml", ".json", ".html", ".js"):
                 yield from of_data(path)
-            elif path.suffix == ".md":
+            elif path.suffix == ".md" and path.name != "README.md":  # those of folders name the files in them
                 yield from of_page(path)
 
 

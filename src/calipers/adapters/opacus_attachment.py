@@ -139,7 +139,7 @@ class Attachment:
 
     @property
     def declared(self) -> bool:
-        """Whether somebody said what licenses the numbers: a largest number of steps, or a filter."""
+        """Whether somebody said under which condition the numbers hold: a largest number of steps, or a filter."""
         return self.planned_steps is not None or self._paying is not None
 
     @property

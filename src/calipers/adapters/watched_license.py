@@ -66,7 +66,7 @@ class Terms:
     def conditions(self, seen: Seen, taken: int) -> tuple[str, ...]:
         """The same in full sentences."""
         if self.paid:
-            return (f"Licensed by: {LICENSE}.",)
+            return (f"The number holds because of: {LICENSE}.",)
         found = [FIXED]
         rates = {source.sample_rate for source in seen.draws.sources if source.sample_rate is not None}
         for name, levels in (("noise multipliers", sorted(seen.noises)), ("sample rates", sorted(rates))):

@@ -13,20 +13,19 @@ candidates whose gradients are orthogonal, answered by a short list, come as nea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements, statement
 from calipers.curves.envelope import Envelope
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
 from calipers.errors import UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.schemes import scheme_of
-
-if TYPE_CHECKING:
-    from calipers.measure.measurement import Measurement
+from calipers.stated import Stated
 
 _DEEPEST = 1e-12
 _PROVEN = "With the symmetric trade-off curve f, an attacker whose guess is right with probability k is with 1 - f(k)."
@@ -38,6 +37,31 @@ _TWO = (
     "The secret has two values, which the two neighboring datasets of the attack stand for; the attacker names the one "
     "that is more probable given what is released. Below a baseline of 1/2 a guess is all that is shown."
 )
+
+
+class Answers(Protocol):
+    """What is asked of a measurement."""
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The phases that were measured."""
+
+    @property
+    def stated(self) -> Stated | None:
+        """A guarantee that was stated in place of a run."""
+
+    @property
+    def others_zero(self) -> bool:
+        """Whether all other gradients of the attack are zero."""
+
+    def curve(self, side: Side, smallest_delta: float = ...) -> TradeoffCurve:
+        """The symmetric trade-off curve of one side."""
+
+    def envelope(self, side: Side, smallest_delta: float = ...) -> Envelope:
+        """What attacks in either order attain."""
+
+    def explain(self) -> tuple[Evidence, Evidence]:
+        """(lower, upper): how each bound was chosen."""
 
 
 def others_are_zero(run: Run) -> bool:
@@ -54,7 +78,7 @@ def others_are_zero(run: Run) -> bool:
 
 
 @implements("calipers:success")
-def success(measurement: Measurement, baseline: float) -> Bracket:
+def success(measurement: Answers, baseline: float) -> Bracket:
     """The largest success of any attacker over all secrets of one record with this baseline.
 
     Args:
@@ -84,7 +108,7 @@ def success(measurement: Measurement, baseline: float) -> Bracket:
     return Bracket(max(lower, baseline), max(upper, baseline), _with(below, game), _with(above, _PROVEN))
 
 
-def is_isolated(measurement: Measurement) -> bool:
+def is_isolated(measurement: Answers) -> bool:
     """Whether the numbers are about one noisy contribution alone."""
     view = measurement.stated.view if measurement.stated is not None else "worst-case"
     return "isolated" in (view, *(run.view for run in measurement.runs))

@@ -41,8 +41,6 @@ _CHERNOFF_STEPS = np.array([0.5, 1.2, 2.2, 3.5, 5.0, 6.5])
 _JUMPS_PER_BLOCK = 0.06
 _FURTHER = 20.0
 """Where single steps reach so many deviations of the sum, a window is as long as they are."""
-
-
 _LONGEST = 1 << 20
 """No convolution is longer than this; a coarser lattice gives a bound as well."""
 
@@ -353,11 +351,7 @@ def _block(
         escape += math.exp(abs(tilt) * plan.step) * (size * jump_mass) ** number / math.factorial(number)
     # Splitting a tilted measure changes its mass; a factor is normalized so that powers stay in range.
     total = math.fsum(float(term.weights.sum()) * jump_mass**k for k, term in enumerate(terms))
-    if not total > 0.0:
-        raise CertificationError(
-            "So many steps with so little noise leave no mass that double precision holds, and no bound is computed "
-            "for them. Take fewer steps, or a larger noise_multiplier."
-        )
+    in_range(np.array(0.0 if total > 0.0 else math.inf))
     terms = [replace(term, weights=term.weights / total, error=term.error / total) for term in terms]
     mean, variance = measure.moments()
     scale = plan.fine_step / plan.step
