@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 import tomllib
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -123,3 +124,16 @@ def test_a_certified_number_in_a_table_is_what_is_certified(page: str, row: dict
 )
 def test_what_rounds_to_a_number(said: str, lower: float, upper: float, right: bool) -> None:
     assert shown(said, lower, upper) is right
+
+
+def test_the_speeds_of_training_are_those_that_were_saved() -> None:
+    """Every cell of the table, and the shares of compiled SGD in its order, from the stretches that were measured."""
+    page = (ROOT / "docs" / "howto" / "train.md").read_text("utf-8")
+    saved = json.loads((ROOT / "benchmarks" / "results" / "training.json").read_text("utf-8"))
+    of_compiled = []
+    for case in saved["cases"]:
+        speed = {who: statistics.median(found["stretches"]) for who, found in case["speeds"].items()}
+        cells = [f"{median:,.0f} ({median / speed['plain SGD']:.2f})" for median in speed.values()]
+        assert f"| {case['model']}, {case['batch']:,} | {' | '.join(cells)} |" in page
+        of_compiled.append(f"{speed['Calipers, poisson'] / speed['compiled SGD']:.2f}")
+    assert "reach {} (small CNN), {} (ResNet-18), {} (ViT-Tiny) and {} (Transformer-Tiny)".format(*of_compiled) in page

@@ -11,6 +11,7 @@ Where Triton is missing the same variates are computed by numpy, slowly.
 from __future__ import annotations
 
 import math
+import os
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -48,7 +49,7 @@ def chacha_normals(key: bytes, step: int, like: Any) -> Any:
     if count > _MOST:
         raise InputError(f"Expected at most {_MOST} numbers of noise in a step, got {count}.")
     torch, nonce = torch_module(), np.array([_LABEL, step & 0xFFFFFFFF, step >> 32], dtype=np.uint32)
-    if kernel() is None:
+    if kernel() is None or not (like.is_cuda or "TRITON_INTERPRET" in os.environ):
         return torch.from_numpy(_normals(key, nonce, count)).reshape(like.shape).to(like)
     words = np.concatenate((np.frombuffer(key, dtype="<u4"), nonce)).view(np.int32)
     found = torch.empty(count, dtype=like.dtype, device=like.device)
