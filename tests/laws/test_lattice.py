@@ -161,3 +161,12 @@ def test_moments() -> None:
     mean, variance = measure.moments()
     assert mean == pytest.approx(0.75)
     assert variance == pytest.approx((2.75**2 + 2 * 0.75**2 + 4.25**2) / 4)
+
+
+@pytest.mark.parametrize("step", [0.05, 3.0, 700.0, 1140.4, 5000.0])
+def test_splitting_keeps_all_mass_however_wide_the_step(step) -> None:
+    """Of steps wider than 745 the share of Q that goes up is below every double, and is yet all of P."""
+    log_ratio = step * np.array([-0.4, 0.0, 0.1, 0.5, 0.9, 1.0, 7.3])
+    log_p = np.log(np.array([0.05, 0.1, 0.15, 0.2, 0.2, 0.2, 0.1]))
+    law = Law(log_ratio, log_p, log_p - log_ratio, Side.UPPER)
+    assert split_law(law, step, 1.0).log_norm == pytest.approx(0.0, abs=1e-9)

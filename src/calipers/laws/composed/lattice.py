@@ -122,12 +122,18 @@ def split_law(law: Law, step: float, tilt: float) -> LatticeMeasure:
     below, down, up = _split_positions(law.log_ratio, step)
     positions = np.concatenate((below, below + 1))
     with np.errstate(divide="ignore"):
-        log_q = np.concatenate((law.log_q + np.log(down), law.log_q + np.log(up)))
+        log_down, log_up = np.log(down), np.log(up)
+    # The share that goes up may be too small for a double though its likelihood ratio makes it all of the P-mass.
+    part = law.log_ratio / step - below
+    faded = (up < _FADED) & (part > 0.0)
+    log_up[faded] = (part[faded] - 1.0) * step + np.log(np.expm1(-part[faded] * step) / math.expm1(-step))
+    log_q = np.concatenate((law.log_q + log_down, law.log_q + log_up))
     present = np.isfinite(log_q)
     positions, log_q = positions[present], log_q[present]
     return _normalized(positions, log_q + tilt * step * positions)
 
 
+_FADED = 1e-290
 _FARTHEST, _WIDEST = 2.0**52, 2.0**24
 """Places from 0 that whole numbers count exactly, and places side by side that are held."""
 _FAINT = 0.25
