@@ -177,6 +177,8 @@ def _covered(weights: _Weights, later: float, batches: int, exponent: float, sho
     share = (2.0 * math.exp(-exponent) + shown.exposed) * _SLACK
     found = []
     for low, total in zip(lows.tolist(), np.min(totals, axis=(0, 2)) * _SLACK, strict=True):
+        if not total < (high - low) * later:  # they would take more weight than there is
+            continue
         few = math.ceil(total / (high - low))
         many = int((later - few * high) / low)
         if many >= 1:
