@@ -177,13 +177,13 @@ def joined_ranks(*, device: str = "auto", timeout: float = 600.0) -> Iterator[Ra
 
 def refuse_wrapped(model: Any) -> None:
     """Refuse models that add gradients up themselves, that are compiled, or of which this process holds a part only."""
+    if isinstance(model, torch_module("torch.nn.parallel").DistributedDataParallel):
+        raise InputError("DistributedDataParallel adds up gradients that nobody has clipped; give the model within it.")
     if any(hasattr(layer, "_orig_mod") for layer in model.modules()):
         raise InputError(
             "torch.compile makes one program of whole batches, and clipping needs the gradient of every record; give "
             "the model that was compiled (model._orig_mod). On a GPU its steps are recorded and replayed anyway."
         )
-    if isinstance(model, torch_module("torch.nn.parallel").DistributedDataParallel):
-        raise InputError("DistributedDataParallel adds up gradients that nobody has clipped; give the model within it.")
     if any(hasattr(parameter, "full_tensor") for parameter in model.parameters()):
         raise UnsupportedError("Sharded models (FSDP) cannot be trained; give every rank the whole model.")
 
