@@ -24,6 +24,12 @@ from calipers.measure.guarantees import StatedPair
 from calipers.run import Run
 from calipers.stated import Stated
 
+_PROVEN = {
+    "menu": "calipers:adaptive-menu",
+    "gaussian": "calipers:adaptive-gaussian",
+    "renyi": "calipers:adaptive-renyi",
+}
+
 NO_ATTACK = "Steps were chosen while training, by a rule that nobody described; no attack on it is claimed."
 
 
@@ -123,5 +129,5 @@ class PaidSteps:
             f"Every step was paid, before it was taken, from a privacy filter for {self.source.target}: "
             f"{SAID[rule.kind]}."
         )
-        evidence = Evidence.of(Kind.NUMERICAL, f"calipers:adaptive-{rule.kind}", said)
+        evidence = Evidence.of(Kind.NUMERICAL, _PROVEN[rule.kind], said)
         return StatedPair(adp_tradeoff(epsilon, delta), evidence, epsilon, delta)

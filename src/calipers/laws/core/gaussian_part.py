@@ -41,10 +41,9 @@ _FINER, _FINEST = 0.8, 0.45
 def gaussian_mixture_part(
     weights_p: Sequence[float], means_p: Sequence[float], weights_q: Sequence[float], means_q: Sequence[float]
 ) -> SmoothPart:
-    """Two mixtures of unit-variance Gaussians whose likelihood ratio increases with z.
+    """Two mixtures of unit-variance Gaussians whose likelihood ratio increases with z, as the caller guarantees.
 
-    The caller guarantees monotonicity: it holds when every mean of P with a different weight
-    than under Q lies to the right of every such mean of Q (see `calipers.mechanisms`).
+    It does when every mean of P with another weight than under Q lies to the right of every such mean of Q.
     """
     with np.errstate(divide="ignore"):  # a weight may be 0
         log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
