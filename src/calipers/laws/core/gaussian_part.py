@@ -77,8 +77,7 @@ def gaussian_mixture_part(
         return -_end(log_wq, -mq, log_tail), _end(log_wp, mp, log_tail)
 
     def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
-        slope = max(abs(high - lowest), abs(low - highest))
-        return slope * reach + reach * reach
+        return max(abs(high - lowest), abs(low - highest)) * reach + reach * reach
 
     def steepest(low: FloatArray, high: FloatArray, some: Sequence[tuple[FloatArray, FloatArray]] = both) -> FloatArray:
         # d log p / dz = E[m | z] - z, the mean of the means given z, which grows with z.
