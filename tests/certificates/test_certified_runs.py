@@ -111,11 +111,16 @@ SLOW: dict[str, tuple[dict[str, Any], float]] = {
 def test_certificates_that_take_their_time_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
     """Replaced and shuffled epochs, and steps that show their size.
 
-    With so few rounds a block of the checker leaves many of them to the worst terms, and where every record is used its
-    cells are wider than measure's: 2 % for shuffled epochs.
+    With so few rounds a block of the checker leaves many of them to the worst terms: 2 % for shuffled epochs. Where
+    every record is used, measure has a theorem that the checker does not know: a third.
     """
     run = Run(**keys)
-    consistent(run, delta, 0.02 if run.sampler == "shuffle" else 0.01)
+    whole = (
+        run.sampler == "shuffle"
+        and run.view == "worst-case"
+        and (run.last_batch == "keep" or run.dataset_size % run.batch_size == 0)
+    )
+    consistent(run, delta, 0.35 if whole else 0.02 if run.sampler == "shuffle" else 0.01)
 
 
 @pytest.mark.slow
