@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from calipers.training.convolution_products import PixelProducts
 from calipers.training.layer_products import Accuracy
-from calipers.training.torch_library import torch_module
+from calipers.training.torch_library import kernels, torch_module
 
 __all__ = ["CoreProducts"]
 
@@ -33,13 +32,9 @@ _WEIGHED = 2.0**-11 + 2.0**-22
 """Relative error of factor times number, which is rounded to 11 bits."""
 
 
-@cache
 def kernel() -> Any:
     """The kernel, or None where Triton is not installed."""
-    try:
-        return import_module("calipers.training.convolution_kernel")
-    except ImportError:
-        return None
+    return kernels("convolution_kernel")
 
 
 @cache

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from calipers.training.layer_products import Accuracy, Products
-from calipers.training.torch_library import torch_module
+from calipers.training.torch_library import kernels, torch_module
 
 __all__ = ["LinearProducts"]
 
@@ -32,13 +31,9 @@ _LONGEST, _GROUPS, _COUNTED = 512, 2**16 - 1, 2**31 - 1
 _WEIGHED = 1024
 
 
-@cache
 def kernel() -> Any:
     """The kernels, or None where Triton is not installed."""
-    try:
-        return import_module("calipers.training.linear_kernel")
-    except ImportError:
-        return None
+    return kernels("linear_kernel")
 
 
 @cache

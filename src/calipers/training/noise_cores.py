@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
-from calipers.training.torch_library import torch_module
+from calipers.training.torch_library import kernels, torch_module
 
 __all__ = ["chacha_blocks", "chacha_normals"]
 
@@ -34,13 +32,9 @@ _LANES = 128
 _MOST = _PER_BLOCK * 2**31
 
 
-@cache
 def kernel() -> Any:
     """The kernel, or None where Triton is not installed."""
-    try:
-        return import_module("calipers.training.noise_kernel")
-    except ImportError:
-        return None
+    return kernels("noise_kernel")
 
 
 def chacha_normals(key: bytes, step: int, like: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from calipers.domains import choice
@@ -37,6 +38,15 @@ def chosen_device(name: str = "auto") -> Any:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device={name!r}, but this PyTorch sees no CUDA device; use device='cpu'.")
     return device
+
+
+@cache
+def kernels(module: str) -> Any:
+    """A module of this package that imports Triton at once, or None where Triton is not installed."""
+    try:
+        return import_module(f"calipers.training.{module}")
+    except ImportError:
+        return None
 
 
 @contextmanager
