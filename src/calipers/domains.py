@@ -52,8 +52,7 @@ class Domain:
     def check(self, name: str, value: object, remedy: str = "") -> float:
         """The value as a float (an int for integer domains), or `InputError`."""
         if value not in self:
-            # 1e-05 as it is spelled everywhere: 1e-5.
-            shown = repr(value) if isinstance(value, str) else re.sub(r"e([+-])0(?=\d)", r"e\1", str(value))
+            shown = repr(value) if isinstance(value, str) else _spelled(str(value))
             raise InputError(f"Expected {name} in {self}, got {name}={shown}.{remedy and ' ' + remedy}")
         assert isinstance(value, numbers.Real)
         number = float(value)
@@ -64,9 +63,14 @@ class Domain:
         return int(self.check(name, value, remedy))
 
 
+def _spelled(number: str) -> str:
+    """1e-05 as it is spelled everywhere: 1e-5."""
+    return re.sub(r"e([+-])0(?=\d)", r"e\1", number)
+
+
 def _end(value: float) -> str:
     """An end of a domain: large whole numbers with all their digits, 9,007,199,254,740,992 and not 9.0072e+15."""
-    return f"{int(value):,}" if math.isfinite(value) and 1e6 <= abs(value) < 1e17 else f"{value:g}"
+    return f"{int(value):,}" if math.isfinite(value) and 1e6 <= abs(value) < 1e17 else _spelled(f"{value:g}")
 
 
 POSITIVE = Domain(0.0, math.inf, low_open=True)
@@ -78,6 +82,8 @@ BELOW_ONE = Domain(0.0, 1.0, high_open=True)
 OPEN_UNIT = Domain(0.0, 1.0, low_open=True, high_open=True)
 RESOLVED = Domain(1e-300, 1.0, high_open=True)
 """Probabilities that an answer may be asked at: not far below, doubles have fewer digits and bounds would cross."""
+TOLERANCE = Domain(1e-6, 1.0, high_open=True)
+"""Relative widths that can be asked for: lattices that would close a bracket further do not fit into memory."""
 COUNT = Domain(1, math.inf, integer=True)
 COUNT_FROM_ZERO = Domain(0, math.inf, integer=True)
 SEED = Domain(0, 2**53, integer=True)

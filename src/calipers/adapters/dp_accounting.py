@@ -37,7 +37,7 @@ from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_
 from calipers.adapters.event_releases import PAIRS, READERS, is_silent, truncated_release
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.domains import OPEN_UNIT, PROBABILITY, Domain, choice
+from calipers.domains import PROBABILITY, TOLERANCE, Domain, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.pair import Pair
@@ -250,7 +250,7 @@ def measurement_of(
     the event already is what mainstream accounting takes as given.
     """
     library = library_of_events()
-    tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    tolerance = TOLERANCE.check("tolerance", tolerance)
     word = _adjacency(adjacency)
     found = _evaluation(_collected(event, library), word)
     notes = (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket
-from calipers.domains import OPEN_UNIT, RESOLVED, Domain
+from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
 from calipers.measure.correlated import TREE
@@ -319,7 +319,7 @@ def solve(
     """
     noisy = _Noisy.of(run)
     target = _target(delta0, **wanted)
-    tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    tolerance = TOLERANCE.check("tolerance", tolerance)
     search = _Search(noisy, target, progress)
     coarse = max(_COARSE, tolerance)
     start = min(max(noisy.noise, 2.0 * search.range.low), 0.5 * search.range.high)

@@ -14,7 +14,7 @@ from calipers.cli.failures import BY_OPTIONS, naming_options
 from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
 from calipers.cli.subjects import EventFile, MenuFile, Subject, subject_of, with_noisy_options, with_stated_options
-from calipers.domains import OPEN_UNIT
+from calipers.domains import TOLERANCE
 from calipers.errors import InputError
 from calipers.run import CHOICES, KEYS, Run, as_phases, load_runs
 from calipers.run_meanings import DEFAULTS, MEANINGS, kind_of
@@ -207,10 +207,10 @@ def question_options(command: Command) -> Command:
 
 
 def tolerance_option(default: float) -> Callable[[Command], Command]:
-    """Add --tolerance, checked to lie in (0, 1)."""
+    """Add --tolerance, checked to lie in [1e-6, 1)."""
 
     def check(_context: click.Context, _option: click.Parameter, value: float) -> float:
-        return OPEN_UNIT.check("tolerance", value)
+        return TOLERANCE.check("tolerance", value)
 
     return option(
         "--tolerance",

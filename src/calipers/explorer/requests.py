@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from calipers.calibrate.solve import TARGETS
-from calipers.domains import OPEN_UNIT
+from calipers.domains import TOLERANCE
 from calipers.errors import InputError
 from calipers.reports.answers import DEFAULT_DELTA0, Questions
 from calipers.run import KEYS, Run, as_phases, like_beside_like
@@ -88,7 +88,7 @@ def read_asked_noise(record: Mapping[str, object]) -> AskedNoise:
     if not target:
         raise InputError(f"Name a target: epsilon with delta, mu, advantage, or tpr with fpr, of {TARGET_KEYS}.")
     rest = {key: value for key, value in record.items() if key not in (*TARGET_KEYS, "tolerance")}
-    tolerance = OPEN_UNIT.check("tolerance", record.get("tolerance", DEFAULT_TOLERANCE))
+    tolerance = TOLERANCE.check("tolerance", record.get("tolerance", DEFAULT_TOLERANCE))
     return AskedNoise(_runs(rest), target, tolerance)
 
 
@@ -123,7 +123,7 @@ def _is_name(name: object) -> bool:
 def _questions(record: Mapping[str, object]) -> tuple[Questions, float]:
     deltas, epsilons, fprs = (_points(record, name) for name in ("delta", "epsilon", "fpr"))
     questions = Questions.asked(deltas, epsilons, fprs, _number(record.get("delta0", DEFAULT_DELTA0)))
-    return questions, OPEN_UNIT.check("tolerance", record.get("tolerance", DEFAULT_TOLERANCE))
+    return questions, TOLERANCE.check("tolerance", record.get("tolerance", DEFAULT_TOLERANCE))
 
 
 def _points(record: Mapping[str, object], name: str) -> tuple[float, ...]:

@@ -127,7 +127,7 @@ class Measurement(Printed):
         """delta(epsilon), the privacy profile."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         found = self._once(("delta", epsilon), lambda jaw: jaw.delta(epsilon, self.tolerance))
-        found = self._sharpened(found, 1e-280, lambda curve: float(curve.delta(epsilon)))
+        found = self._sharpened(found, depth_for(found[0].value), lambda curve: float(curve.delta(epsilon)))
         return self._noted(_bracket_of(found), f"delta at epsilon = {setting(epsilon)}")
 
     def _sharpened(self, found: _Jaws, depth: float, read: Callable[[TradeoffCurve], float]) -> _Jaws:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from calipers.bracket import Bracket
-from calipers.domains import OPEN_UNIT
+from calipers.domains import TOLERANCE
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.measure.beside import Beside
 from calipers.measure.choice import greatest, least
@@ -65,7 +65,7 @@ def measure(
     `dataset_sizes` = (low, high): where the divisor moves with the dataset size, which is known only to lie in this
     range, every number is about the worst of these sizes.
     """
-    tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    tolerance = TOLERANCE.check("tolerance", tolerance)
     if isinstance(run, Selection):
         return _selected(run, tolerance)
     if isinstance(run, Beside):

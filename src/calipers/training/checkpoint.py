@@ -35,6 +35,7 @@ import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -170,7 +171,9 @@ def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -
 def fitting(path: Path) -> Iterator[None]:
     """Turn whatever the contents lead to into a sentence: a seal shows damage, and not who wrote them."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns of kinds of tensors that no checkpoint of ours holds
+            yield
     except Exception as error:  # forged contents raise whatever they happen to ask for
         reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise InputError(
