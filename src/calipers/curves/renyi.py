@@ -33,6 +33,7 @@ from calipers.numerics.types import FloatArray
 
 _ROUNDING = 1e-13
 """Relative rounding of the closed forms below, charged upward."""
+_FARTHEST = 1e100
 _ORDERS = Domain(1.0, math.inf, low_open=True)
 
 
@@ -55,7 +56,8 @@ def delta_from_rdp(orders: ArrayLike, rdp: ArrayLike, epsilon: ArrayLike) -> Flo
     Post-condition: returned >= the true delta(epsilon), rounding included; the best of the given orders.
     """
     t, e = paired(orders, rdp)
-    column = checked(NON_NEGATIVE, "epsilon", epsilon)[..., None]
+    # Delta falls as epsilon grows: what holds at the farthest epsilon that can be computed with holds beyond it.
+    column = np.minimum(checked(NON_NEGATIVE, "epsilon", epsilon), _FARTHEST)[..., None]
     constant = t * np.log1p(-1.0 / t) - np.log(t - 1.0)
     log_delta = (t - 1.0) * (e - column) + constant
     size = (t - 1.0) * (e + column) + np.abs(np.log(t - 1.0)) - t * np.log1p(-1.0 / t) + 1.0

@@ -49,6 +49,8 @@ _SERIES = np.array([(-1.0) ** n * float(math.prod(range(1, 2 * n + 2, 2))) for n
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 _MU = Domain(0.0, 1e6)
 _LARGEST_TAIL_ARGUMENT = 1e100
+_NO_DOUBLE = -800.0
+"""No double is as small as e^-800."""
 
 
 def mills_ratio(x: ArrayLike) -> FloatArray:
@@ -132,7 +134,7 @@ def _log_parts(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, FloatAr
         factor[near] = (0.5 * width) * (_mills_slope(nodes) @ _WEIGHTS) / _SQRT_TWO_PI
     factor[left_direct] = (first - density * at_b)[left_direct]
     high = np.where(left_direct, 0.0, high)
-    low = np.where(left_direct | beyond, 0.0, low)
+    low = np.where(left_direct | beyond | (high < _NO_DOUBLE), 0.0, low)  # what high rounds away may be large there
     return high, low, factor
 
 

@@ -62,7 +62,7 @@ class Outward(Generic[T]):
         """
         at, stride = 0, 1
         before, last = (0.0, self.first) if start is None else start
-        while at < len(epsilons) and last > end:
+        while at < len(epsilons) and (last > end or (at == 0 and start is None)):
             some = epsilons[at : at + stride * (self.together if at else min(_FIRST, self.together)) : stride]
             # No farther than where it would pass the end at this pace.
             reached = sum(last - fall * (epsilon - before) > end for epsilon in some) + 1

@@ -93,7 +93,8 @@ class Circle(NamedTuple):
         Thresholds lie everywhere, and closest about the strike, where the best one at the epsilon they are made for is.
         None where that is too much at the epsilon they are `tuned` to, negative if it is that of reversed ones.
         """
-        near = math.floor(strike / self.step) - self.first + np.arange(-_NEAR, _NEAR + 1)
+        place = min(max(strike / self.step - self.first, -2.0 * _NEAR), self.size + 2.0 * _NEAR)  # none is farther
+        near = math.floor(place) + np.arange(-_NEAR, _NEAR + 1)
         chosen = np.concatenate((np.arange(0, self.size, -(-self.size // _THRESHOLDS)), near))
         starts = np.unique(chosen[(chosen >= 0) & (chosen < self.size)])
         p, q = (np.add.reduceat(np.roll(row, -(self.first % self.size)), starts) for row in (p, q))

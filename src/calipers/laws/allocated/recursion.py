@@ -27,6 +27,7 @@ rounds lie below a sum of independent copies of Y ("one lemma for hidden records
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -155,13 +156,17 @@ class _Problem:
         left = spread - self.start if rounds == self.rounds else max(1.5 * spread, self.far)
         return Grid(math.floor(-left / step), math.ceil(right / step), step)
 
+    def _affordable(self, rounds: int) -> bool:
+        return rounds * self.grid(rounds).size <= self.effort.work
+
     @property
     def block(self) -> int:
         """How many rounds are computed at a time: all of them, or blocks of equal size; 0 where that is too much."""
         block = self.rounds
-        if block * self.grid(block).size > self.effort.work:
-            lengths = _lengths(self.rounds)
-            block = max((b for b in lengths if b * self.grid(b).size <= self.effort.work), default=0)
+        if not self._affordable(block):
+            numbers = range(2, max(3, self.rounds // _SHORTEST + 1))  # of blocks: the more, the shorter they are
+            first = bisect_left(numbers, True, key=lambda blocks: self._affordable(-(-self.rounds // blocks)))
+            block = -(-self.rounds // numbers[first]) if first < len(numbers) else 0
         long = self.grid(max(block, 1)).size > _LONGEST
         return 0 if long or block < min(_SHORTEST, self.rounds) else block
 
@@ -301,11 +306,6 @@ def recursion_payoff(
         [*parts, others], lambda sums: payoff(sums + scale * start), -scale * start, _RESOLUTION, everywhere=True
     )
     return math.inf if gain is None else gain + scale * charged + more
-
-
-def _lengths(rounds: int) -> list[int]:
-    """Of blocks of nearly equal size, two or more, the longer ones."""
-    return [-(-rounds // blocks) for blocks in range(2, max(3, rounds // _SHORTEST + 1))]
 
 
 def _blocks(problem: _Problem, block: int, scale: float) -> tuple[list[Terms], float]:
