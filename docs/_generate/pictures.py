@@ -9,6 +9,7 @@ It needs the extra explorer, the group browser, and Chromium with its driver.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import html
 import json
 import os
@@ -113,6 +114,13 @@ def printed() -> dict[str, dict[str, str]]:
     return found
 
 
+def taken() -> dict[str, dict[str, str]]:
+    """Which pictures these numbers belong to."""
+    return {
+        "sha256": {n: hashlib.sha256((STATIC / n).read_bytes()).hexdigest() for n in ("report.png", "explorer.png")}
+    }
+
+
 def explored(port: int) -> str:
     """The explorer with both runs on it."""
     words = {f"{letter}.{key}": value for letter, run in (("a", RUN), ("b", OTHER)) for key, value in run.items()}
@@ -154,7 +162,7 @@ def main() -> None:
             if asked.documentation:
                 take(driver, addresses["report"](900), 900, 720, STATIC / "report.png")
                 take(driver, addresses["explorer"](1280), 1280, 960, STATIC / "explorer.png")
-                (STATIC / "pictures.json").write_text(json.dumps(printed(), indent=2) + "\n", "utf-8")
+                (STATIC / "pictures.json").write_text(json.dumps(printed() | taken(), indent=2) + "\n", "utf-8")
             if asked.folder is not None:
                 asked.folder.mkdir(parents=True, exist_ok=True)
                 for name, address in addresses.items():
