@@ -36,9 +36,16 @@ def reading_section(answers: Answers) -> Section:
         f"It promises that what is released looks nearly the same after both, so that it shows little of what {who} "
         "contributed.",
         "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
-        "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981.",
+        "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe and unsafe: "
+        "compare what an attacker gets, in the tables below, with what a guess gets.",
         "delta is the probability that is exempted from that promise. It has to be much smaller than 1 divided by the "
         "number of people: publishing the data of a random person now and then would satisfy a larger one.",
+        "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
+        "of two bell curves of standard deviation 1, mu apart, one number was drawn, but for a probability delta0. The "
+        "regret is the largest amount by which this overstates an attacker, in both error rates at once.",
+        "TPR at FPR: the share of the records in the data that an attacker recognizes (true positive rate) who raises "
+        "false alarms about a given share of the others (false positive rate). The advantage is the largest difference "
+        "of the two: 0 where nothing is learned, 1 where everything is.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
