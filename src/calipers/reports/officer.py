@@ -45,7 +45,8 @@ def reading_section(answers: Answers) -> Section:
         "regret is the largest amount by which this overstates an attacker, in both error rates at once.",
         "TPR at FPR: the share of the records in the data that an attacker recognizes (true positive rate) who raises "
         "false alarms about a given share of the others (false positive rate). The advantage is the largest difference "
-        "of the two: 0 where nothing is learned, 1 where everything is.",
+        "of the two: 0 where nothing is learned, 1 where everything is. The separation is the advantage divided by the "
+        "square root of 2.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
