@@ -32,6 +32,9 @@ def reading_section(answers: Answers) -> Section:
     """What the words of the first page mean."""
     who = _unit(answers)
     texts = (
+        "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (clipping), and "
+        "adds random noise to it; the noise multiplier is the size of the noise compared with the most that one record "
+        "can add. An epoch is one pass over the data.",
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
         f"It promises that what is released looks nearly the same after both, so that it shows little of what {who} "
         "contributed.",
@@ -93,7 +96,7 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
         "The guess is right with the share of the population that the description fits.",
     )
-    rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *ends(bracket)) for k, bracket in found]
+    rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *_success(k, bracket)) for k, bracket in found]
     table = Table(
         "Success of the best attacker, over all secrets with this baseline",
         ("a guess is right", "baseline", "some attack reaches at least", "no attack exceeds"),
@@ -102,6 +105,12 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     blocks: list[Block] = [Prose(intro), Items(items), table, Prose(_shown(measurement))]
     blocks += [Prose(text) for text in _anybody(measurement, answers)]
     return Section(SECRETS, tuple(blocks))
+
+
+def _success(baseline: float, bracket: Bracket) -> tuple[Cell, Cell]:
+    """Both bounds; what a guess reaches is printed as the baseline is, not rounded below it."""
+    lower, upper = ends(bracket)
+    return (nearest(baseline) if bracket.lower == baseline else lower), upper
 
 
 def _shown(measurement: Measurement) -> str:
@@ -113,7 +122,7 @@ def _shown(measurement: Measurement) -> str:
             "follows from the population alone, without this person, is in the baseline and not counted as leakage."
         )
     return (
-        "The lower number is reached where the secret has two values, of which the attack in the evidence below "
+        "The lower number is reached where the secret has two values, which the attack in the evidence below "
         "distinguishes; where it equals the baseline, no attack is shown that beats a guess. What follows from the "
         "population alone, without this person, is in the baseline and not counted as leakage."
     )
@@ -126,7 +135,7 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         return []
     weight = _SHARE / size
     upper = size * measurement.success(weight).upper * (1.0 + 1e-12)
-    said = f"at most {ceil_digits(upper)}" if upper < 1 else "nothing below 1"
+    said = f"at most {ceil_digits(upper)}" if upper < 1 else "no bound below 1"
     text = (
         f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
         f"share of {floor_digits(weight, 3)} of the population isolates one by chance with probability below "
@@ -153,7 +162,7 @@ def uncovered_section(answers: Answers) -> Section:
         "data.",
         "Floating point: the noise is taken to be real-valued and Gaussian, and its generator unpredictable; "
         "libraries draw floating-point numbers from a seed.",
-        f"Several people as one: the unit is {who}. Whoever appears in several units, and groups, are protected less.",
+        f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
         "Other releases: models, statistics or logs made from the same data add up with this one.",
         "The description: the numbers are about the run as it is described here. Probes, audits and receipts "
         "compare it with what was executed.",
