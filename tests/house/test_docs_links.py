@@ -1,6 +1,7 @@
 """Every link of README and of the documentation leads to a page, a heading or a file that is there.
 
-So does every place in the documentation that the registry of statements names.
+So does every place in the documentation that the registry of statements names, and every file of Python that a page
+names.
 """
 
 from __future__ import annotations
@@ -75,3 +76,12 @@ def test_every_place_that_a_statement_names_is_in_the_documentation() -> None:
             if words.lower() not in text:
                 missing.append((key, statement.where))
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_file_of_ours_that_a_page_names_is_there(page: Path) -> None:
+    """`tests/laws/test_pool.py`, `laws/core/law.py:split`: in the repository, or in one of the two packages."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    named = re.findall(r"`((?:[\w.-]+/)+[a-z0-9_]+\.py)(?::\w+)?`", text)
+    places = (ROOT, ROOT / "src", ROOT / "src" / "calipers")
+    assert [name for name in named if not any((place / name).is_file() for place in places)] == []
