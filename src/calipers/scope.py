@@ -51,6 +51,11 @@ def in_units(text: str, run: Run) -> str:
     return re.sub(r"\brecord(s?)\b", rf"{re.escape(run.unit)}\1", text)
 
 
+def unit_name(runs: Sequence[Run]) -> str:
+    """What an attacker looks for: a record, or the unit whose records all are there or not."""
+    return runs[0].unit or "record" if runs else "record"
+
+
 def unit_text(run: Run) -> str:
     """What is protected: one record, or one unit with all its records."""
     if run.unit is None:

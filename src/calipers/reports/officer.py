@@ -6,6 +6,7 @@ where no finite bound is proven, or only the isolated view is measured, there is
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 from calipers.bracket import Bracket
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
-from calipers.reports.document import Block, Cell, Items, Notice, Prose, Section, Table, ends, nearest
+from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.paragraph import report_this
-from calipers.scope import NOT_DP, in_units, neighbors_text, unit_text
+from calipers.scope import NOT_DP, in_units, neighbors_text, unit_name, unit_text
 from calipers.stated import NEIGHBORS
 
 if TYPE_CHECKING:
@@ -30,11 +31,14 @@ _Success = Sequence[tuple[float, Bracket]]
 
 def reading_section(answers: Answers) -> Section:
     """What the words of the first page mean."""
-    who = _unit(answers)
-    texts = (
+    who, name = _unit(answers), unit_name(answers.runs)
+    training = (
         "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (clipping), and "
         "adds random noise to it; the noise multiplier is the size of the noise compared with the most that one record "
-        "can add. An epoch is one pass over the data.",
+        "can add. An epoch is one pass over the data."
+    )
+    texts = (
+        *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
         f"It promises that what is released looks nearly the same after both, so that it shows little of what {who} "
         "contributed.",
@@ -46,10 +50,10 @@ def reading_section(answers: Answers) -> Section:
         "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
         "of two bell curves of standard deviation 1, mu apart, one number was drawn, but for a probability delta0. The "
         "regret is the largest amount by which this overstates an attacker, in both error rates at once.",
-        "TPR at FPR: the share of the records in the data that an attacker recognizes (true positive rate) who raises "
-        "false alarms about a given share of the others (false positive rate). The advantage is the largest difference "
-        "of the two: 0 where nothing is learned, 1 where everything is. The separation is the advantage divided by the "
-        "square root of 2.",
+        f"TPR at FPR: the share of the {name}s in the data that an attacker recognizes (true positive "
+        "rate) who raises false alarms about a given share of the others (false positive rate). The advantage is the "
+        "largest difference of the two: 0 where nothing is learned, 1 where everything is. The separation is the "
+        "advantage divided by the square root of 2.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
@@ -96,7 +100,7 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
         "The guess is right with the share of the population that the description fits.",
     )
-    rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *_success(k, bracket)) for k, bracket in found]
+    rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *success_cells(k, bracket)) for k, bracket in found]
     table = Table(
         "Success of the best attacker, over all secrets with this baseline",
         ("a guess is right", "baseline", "some attack reaches at least", "no attack exceeds"),
@@ -107,10 +111,10 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     return Section(SECRETS, tuple(blocks))
 
 
-def _success(baseline: float, bracket: Bracket) -> tuple[Cell, Cell]:
+def success_cells(baseline: float, bracket: Bracket) -> tuple[Number, Number]:
     """Both bounds; what a guess reaches is printed as the baseline is, not rounded below it."""
     lower, upper = ends(bracket)
-    return (nearest(baseline) if bracket.lower == baseline else lower), upper
+    return (dataclasses.replace(lower, text=nearest(baseline).text) if bracket.lower == baseline else lower), upper
 
 
 def _shown(measurement: Measurement) -> str:
