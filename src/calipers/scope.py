@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from calipers.numerics.decimals import nearest_digits
+from calipers.numerics.decimals import claim_digits, floor_digits, nearest_digits
 from calipers.run import Run
 from calipers.schemes import scheme_of
 from calipers.stated import NEIGHBORS
@@ -32,9 +32,9 @@ VIEWS = {
     "isolated": "the adversary sees only the differing record's own noisy contribution",
 }
 FIXED = (
-    "The noise, the sampling and the number of steps were fixed before the run. Where the run was stopped early, this "
-    "is the number of the longest run that was possible; where noise or steps were chosen from what had been released, "
-    "it does not hold."
+    "The noise, the sampling and the number of steps were fixed before the run. A run that might have stopped early "
+    "has to be described as the longest run that was possible; where noise or steps were chosen from what had been "
+    "released, the numbers do not hold."
 )
 FIXED_SHORT = "with noise, sampling and number of steps fixed before the run"
 _SEEN = {
@@ -49,6 +49,11 @@ def in_units(text: str, run: Run) -> str:
     if run.unit is None or run.records_per_unit > 1:
         return text
     return re.sub(r"\brecord(s?)\b", rf"{re.escape(run.unit)}\1", text)
+
+
+def unit_name(runs: Sequence[Run]) -> str:
+    """What an attacker looks for: a record, or the unit whose records all are there or not."""
+    return runs[0].unit or "record" if runs else "record"
 
 
 def unit_text(run: Run) -> str:
@@ -66,9 +71,16 @@ def neighbors_text(run: Run) -> str:
     return in_units(scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}", run)
 
 
+def drawn_text(run: Run) -> str:
+    """How batches were drawn; a rate with more digits is rounded down: what holds for it holds for the printed one."""
+    typed = nearest_digits(run.rate)
+    rate = typed if float(typed) == run.rate else floor_digits(run.rate)
+    return scheme_of(run).batches(run).format(rate=rate, per_epoch=f"{run.steps_per_epoch:,}")
+
+
 def batches_text(run: Run) -> str:
-    """How batches were drawn."""
-    words = scheme_of(run).batches(run).format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
+    """How batches were drawn, and what became of the last one."""
+    words = drawn_text(run)
     if "last_batch" in scheme_of(run).keys and run.sizes is not None and run.sizes[0] % run.sizes[1]:
         words += f", the last, shorter one {'kept' if run.last_batch == 'keep' else 'dropped'}"
     return words
@@ -79,7 +91,7 @@ def scope_text(runs: Sequence[Run]) -> str:
     drawn = " and then ".join(
         dict.fromkeys(
             f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''} of {batches_text(run)}, with noise "
-            f"multiplier {nearest_digits(run.noise_multiplier, 8)} and {SUMS[run.normalization]}"
+            f"multiplier {claim_digits(run.noise_multiplier, 8)} and {SUMS[run.normalization]}"
             for run in runs
         )
     )

@@ -79,7 +79,7 @@ def test_an_honest_loop_is_not_falsified_and_the_verdict_says_what_was_not_seen(
     assert found.distinguisher["distinguisher"] == "fitted"
     assert found.verdict is not None
     assert found.verdict.outcome is AuditOutcome.CONSISTENT
-    for words in ("was blind to", "other datasets", "does not return", "depends on itself"):
+    for words in ("was blind to", "other datasets", "does not return", "depend on one another"):
         assert words in found.verdict.message
 
 

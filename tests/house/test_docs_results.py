@@ -72,7 +72,7 @@ def test_one_shuffled_epoch_over_its_exact_value(epoch: tuple[float, int, float]
     said = f"{exact:.3e}".replace("e-0", "e-"), f"{worst / exact:.3f}", f"{finest / exact:.3f}"
     assert said == EPOCHS[epoch]
     row = f"| σ {sigma:g}, M {batches}, ε {epsilon:g} | {' | '.join(EPOCHS[epoch])} |"
-    assert row in (DOCS / "mathematics.md").read_text("utf-8")
+    assert row in (DOCS / "theory" / "shuffling.md").read_text("utf-8")
 
 
 @pytest.fixture

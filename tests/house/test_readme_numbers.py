@@ -86,7 +86,7 @@ def test_the_numbers_that_are_kept_belong_to_these_pictures(monkeypatch: pytest.
 def test_the_drawing_of_the_swap_names_the_sections_that_prove_it() -> None:
     """Those with a dropped remainder and with every record used."""
     drawing = (ROOT / "docs" / "_static" / "swap.svg").read_text("utf-8")
-    headings = (ROOT / "docs" / "mathematics.md").read_text("utf-8")
+    headings = (ROOT / "docs" / "theory" / "shuffling.md").read_text("utf-8")
     named = dict(re.findall(r"Section (\d+): ([\w ]+)", drawing))
     assert named == {"8": "a remainder is dropped", "9": "every record is used"}
     assert re.search(r"^## 8\. Shuffled batches with a dropped remainder", headings, flags=re.M)

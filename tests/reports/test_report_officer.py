@@ -9,12 +9,13 @@ import math
 import pytest
 
 import calipers as cp
+from calipers.bracket import Bracket
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
 from calipers.reports.document import Number, Prose, Section, Table
 from calipers.reports.html import to_html
 from calipers.reports.markdown import to_markdown
-from calipers.reports.officer import BASELINES, SECRETS, signature_section
+from calipers.reports.officer import BASELINES, SECRETS, signature_section, success_cells
 from calipers.reports.report import report_measurement
 from calipers.stated import Guarantee
 
@@ -54,7 +55,7 @@ def test_singling_out_anybody_is_the_sum_over_all_records(report):
 
 def test_definitions_and_limits_are_there(report):
     words = to_markdown(report.document)
-    for named in ("epsilon bounds", "delta is", "A proof", "An attack"):
+    for named in ("DP-SGD trains", "epsilon bounds", "delta is", "mu says", "TPR at FPR:", "A proof", "An attack"):
         assert named in words
     for uncovered in ("Pretraining", "Validation", "Hyperparameter search", "Floating point"):
         assert f"- {uncovered}" in words
@@ -100,3 +101,25 @@ def test_title_and_model_stand_at_the_head(report, tmp_path):
     record = json.loads(place.read_text("utf-8"))
     assert (record["title"], record["model"]) == ("T", "M")
     assert 'class="model"' not in to_html(report.document)
+
+
+def test_a_stated_guarantee_explains_no_training():
+    """It may be about something else than DP-SGD."""
+    words = to_markdown(report_measurement(measure(Guarantee(mu=0.5)), Questions()).document)
+    assert "epsilon bounds" in words
+    assert "DP-SGD trains" not in words
+
+
+def test_an_attacker_looks_for_the_unit_that_is_protected():
+    run = RUN.replace(unit="patient", records_per_unit=3)
+    words = to_markdown(report_measurement(measure(run), Questions()).document)
+    assert "whether one given patient was in the data" in words
+    assert "the share of the patients in the data" in words
+
+
+@pytest.mark.parametrize(("lower", "printed"), [(1e-6, "1e-6"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "1e-6")])
+def test_what_a_guess_reaches_is_printed_as_the_baseline_is(lower, printed):
+    """Rounded down it would be 9.9999e-7, an attack that does worse than a guess."""
+    evidence = measure(RUN).success(0.5).lower_evidence
+    cell, _ = success_cells(1e-6, Bracket(lower, 1.0, evidence, evidence))
+    assert (cell.text, cell.exact, cell.direction) == (printed, lower, "at least")

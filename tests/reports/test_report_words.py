@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -24,7 +26,9 @@ from calipers.reports.remedies import remedies
 from calipers.reports.report import asked
 from calipers.reports.sections import attacker_section, claim_section, numbers_section
 from calipers.reports.standing import badges, claim_cell, is_closed, verdict
+from calipers.reports.words import describe
 from calipers.run import Run
+from calipers.scope import scope_text
 
 TOLERANCE = 1e-3
 POISSON = Run(sample_rate=0.1, steps=10, noise_multiplier=1.0)
@@ -253,3 +257,15 @@ def test_settings_are_written_as_people_do(value, text):
 def test_what_cannot_be_seen_is_shown():
     assert visible("a\x00\x1b\u202eb\ud800\n") == "a\\x00\\x1b\\u202eb\\ud800\n"
     assert visible("ε ≤ 1, ü") == "ε ≤ 1, ü"
+
+
+@pytest.mark.parametrize("noise", [1.1, 0.8135880541425148, 2 / 3, 1.00000001])
+@pytest.mark.parametrize("rate", [0.01, 256 / 60_000, 1 / 3, 0.0123456])
+def test_settings_in_a_sentence_are_rounded_so_that_it_stays_true(noise: float, rate: float) -> None:
+    """The run that is printed has no less noise and no larger rate than the run that was measured."""
+    run = Run(sample_rate=rate, steps=10, noise_multiplier=noise)
+    for sentence in (describe(run), scope_text([run])):
+        found = re.search(r"probability ([\d.]+)\).* noise multiplier ([\d.]+)[ ;]", sentence)
+        assert found is not None
+        assert Decimal(found[1]) <= Decimal(rate) or float(found[1]) == rate
+        assert Decimal(found[2]) >= Decimal(noise) or float(found[2]) == noise

@@ -39,8 +39,8 @@ class Fitted:
     """
 
     blind = (
-        "differences other than in means and a common variance, and noise that depends on itself in ways that pairs "
-        "of features, and the regression of few, do not show"
+        "differences other than in means and a common variance, to noise whose values depend on one another in ways "
+        "that neither pairs of features nor regressions on a few of them show"
     )
 
     def __init__(self, absent: FloatArray, present: FloatArray) -> None:

@@ -58,7 +58,9 @@ class Residuals:
     scale: FloatArray
     shift: FloatArray
     pilot: int
-    blind = "noise that depends on itself in other ways than those looked for, and effects the pilot did not show"
+    blind = (
+        "noise whose values depend on one another in ways that were not looked for, to effects the pilot did not show"
+    )
 
     @property
     def name(self) -> str:

@@ -106,7 +106,7 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
     ledger is refused if it differs, or if a module of yours has changed since it was begun.
 
     An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
-    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
+    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of about 0.4.
     --sequential plans several looks that share the error, ends at the first that falsifies, and may be
     continued beyond --trials with --most-trials and the same ledger.
 

@@ -41,7 +41,7 @@ def check_command(
     again, numbers in it are not believed. What else a receipt says is verified as well (see
     verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
     word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
-    file, or by [tool.calipers] in the nearest pyproject.toml; what is said nearest wins, key by key. A run
+    file, or by [tool.calipers] in the nearest pyproject.toml; the first of these that has a key counts for it. A run
     file cannot choose a weaker view or other neighbors than a budget given elsewhere is about.
     Without RUN, the files that `runs` in pyproject.toml names are checked.
 

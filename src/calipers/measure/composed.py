@@ -113,7 +113,7 @@ class Composition:
         """The test behind a lower value, or behind whole curves; of one ratio no other is better at its threshold."""
         if self.lone is not None and math.isfinite(threshold):
             return f"reject when the log likelihood ratio of the epoch exceeds {threshold:.10g}"
-        return f"{sum_rule(threshold, way)}; its error rates are computed exactly, rounding charged downward"
+        return f"{sum_rule(threshold, way)}; its error rates are computed, rounding errors counted against the attack"
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ def nearest_digits(value: float, digits: int = DIGITS) -> str:
     return _rounded(value, digits, decimal.ROUND_HALF_EVEN)
 
 
-def claim_digits(value: float) -> str:
-    """A claim as it was typed, where it was; what an accountant computed is rounded up, as everywhere."""
-    typed = nearest_digits(value)
-    return typed if float(typed) == value else ceil_digits(value)
+def claim_digits(value: float, digits: int = DIGITS) -> str:
+    """A number as it was typed, where it was; what was computed (a claim, a noise) is rounded up, as everywhere."""
+    typed = nearest_digits(value, digits)
+    return typed if float(typed) == value else ceil_digits(value, digits)
 
 
 def setting(value: float) -> str:

@@ -6,6 +6,7 @@ where no finite bound is proven, or only the isolated view is measured, there is
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 from calipers.bracket import Bracket
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
-from calipers.reports.document import Block, Cell, Items, Notice, Prose, Section, Table, ends, nearest
+from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.paragraph import report_this
-from calipers.scope import NOT_DP, in_units, neighbors_text, unit_text
+from calipers.scope import NOT_DP, in_units, neighbors_text, unit_name, unit_text
 from calipers.stated import NEIGHBORS
 
 if TYPE_CHECKING:
@@ -30,15 +31,29 @@ _Success = Sequence[tuple[float, Bracket]]
 
 def reading_section(answers: Answers) -> Section:
     """What the words of the first page mean."""
-    who = _unit(answers)
+    who, name = _unit(answers), unit_name(answers.runs)
+    training = (
+        "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (clipping), and "
+        "adds random noise to it; the noise multiplier is the size of the noise compared with the most that one record "
+        "can add. An epoch is one pass over the data."
+    )
     texts = (
+        *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
         f"It promises that what is released looks nearly the same after both, so that it shows little of what {who} "
         "contributed.",
         "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
-        "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981.",
+        "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe and unsafe: "
+        "compare what an attacker gets, in the tables below, with what a guess gets.",
         "delta is the probability that is exempted from that promise. It has to be much smaller than 1 divided by the "
         "number of people: publishing the data of a random person now and then would satisfy a larger one.",
+        "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
+        "of two bell curves of standard deviation 1, mu apart, one number was drawn, but for a probability delta0. The "
+        "regret is the largest amount by which this overstates an attacker, in both error rates at once.",
+        f"TPR at FPR: the share of the {name}s in the data that an attacker recognizes (true positive "
+        "rate) who raises false alarms about a given share of the others (false positive rate). The advantage is the "
+        "largest difference of the two: 0 where nothing is learned, 1 where everything is. The separation is the "
+        "advantage divided by the square root of 2.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
@@ -85,7 +100,7 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
         "The guess is right with the share of the population that the description fits.",
     )
-    rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *ends(bracket)) for k, bracket in found]
+    rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *success_cells(k, bracket)) for k, bracket in found]
     table = Table(
         "Success of the best attacker, over all secrets with this baseline",
         ("a guess is right", "baseline", "some attack reaches at least", "no attack exceeds"),
@@ -94,6 +109,12 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     blocks: list[Block] = [Prose(intro), Items(items), table, Prose(_shown(measurement))]
     blocks += [Prose(text) for text in _anybody(measurement, answers)]
     return Section(SECRETS, tuple(blocks))
+
+
+def success_cells(baseline: float, bracket: Bracket) -> tuple[Number, Number]:
+    """Both bounds; what a guess reaches is printed as the baseline is, not rounded below it."""
+    lower, upper = ends(bracket)
+    return (dataclasses.replace(lower, text=nearest(baseline).text) if bracket.lower == baseline else lower), upper
 
 
 def _shown(measurement: Measurement) -> str:
@@ -105,7 +126,7 @@ def _shown(measurement: Measurement) -> str:
             "follows from the population alone, without this person, is in the baseline and not counted as leakage."
         )
     return (
-        "The lower number is reached where the secret has two values, of which the attack in the evidence below "
+        "The lower number is reached where the secret has two values, which the attack in the evidence below "
         "distinguishes; where it equals the baseline, no attack is shown that beats a guess. What follows from the "
         "population alone, without this person, is in the baseline and not counted as leakage."
     )
@@ -118,7 +139,7 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         return []
     weight = _SHARE / size
     upper = size * measurement.success(weight).upper * (1.0 + 1e-12)
-    said = f"at most {ceil_digits(upper)}" if upper < 1 else "nothing below 1"
+    said = f"at most {ceil_digits(upper)}" if upper < 1 else "no bound below 1"
     text = (
         f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
         f"share of {floor_digits(weight, 3)} of the population isolates one by chance with probability below "
@@ -145,7 +166,7 @@ def uncovered_section(answers: Answers) -> Section:
         "data.",
         "Floating point: the noise is taken to be real-valued and Gaussian, and its generator unpredictable; "
         "libraries draw floating-point numbers from a seed.",
-        f"Several people as one: the unit is {who}. Whoever appears in several units, and groups, are protected less.",
+        f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
         "Other releases: models, statistics or logs made from the same data add up with this one.",
         "The description: the numbers are about the run as it is described here. Probes, audits and receipts "
         "compare it with what was executed.",

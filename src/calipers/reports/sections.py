@@ -43,7 +43,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
-from calipers.scope import unit_text
+from calipers.scope import unit_name, unit_text
 from calipers.stated import Stated
 
 if TYPE_CHECKING:
@@ -214,17 +214,18 @@ def attacker_section(answers: Answers) -> Section:
     """True positive rates at false positive rates, with guessing beside them."""
     rows: list[tuple[Cell, ...]] = [(_one_in(fpr), *ends(bracket), nearest(fpr)) for fpr, bracket in answers.tpr]
     rows.append(("largest TPR - FPR", *ends(answers.advantage), nearest(0.0)))
+    name = unit_name(answers.runs)
     return Section(
         "What an attacker gets",
         (
             Prose(
-                "The attacker wants to know whether one given record was in the data, and accepts a rate of false "
-                "alarms. The table bounds how many records that are in the data the best such attack finds. The first "
+                f"The attacker wants to know whether one given {name} was in the data, and accepts a rate of false "
+                f"alarms. The table bounds how many {name}s that are in the data the best such attack finds. The first "
                 "number is reached by an explicit attack, on the data it chooses as the evidence below says; the "
                 f"second holds against {_adversary(answers)}, on all data."
             ),
             Table(
-                "Share of the records found, of those in the data",
+                f"Share of the {name}s found, of those in the data",
                 ("false alarms", "an attack finds at least", "no attack finds more than", "guessing finds"),
                 tuple(rows),
             ),

@@ -22,7 +22,7 @@ _BADGES = {
     Standing.ELSEWHERE: Badge("about other neighbors", "plain"),
 }
 _ISOLATED = Badge("covered by the proof in the isolated view only", "open")
-_OWN = Badge("about this very run", "plain")
+_OWN = Badge("applicable to this run", "plain")
 _STATED = Badge("its own upper bound", "plain")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from calipers.numerics.decimals import nearest_digits
+from calipers.numerics.decimals import claim_digits
 from calipers.run import Run
-from calipers.schemes import scheme_of
-from calipers.scope import DIVISORS, VIEWS, in_units, neighbors_text
+from calipers.scope import DIVISORS, VIEWS, drawn_text, in_units, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -17,11 +16,10 @@ if TYPE_CHECKING:
 
 def describe(run: Run) -> str:
     """One sentence that names every choice the measurement depends on."""
-    batches = scheme_of(run).batches(run).format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
     length = f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''}"
     if run.epochs is not None:
         length += f" ({run.epochs:,} epoch{'s' if run.epochs != 1 else ''})"
-    parts = [f"{length} of {batches}", f"noise multiplier {nearest_digits(run.noise_multiplier, 8)}"]
+    parts = [f"{length} of {drawn_text(run)}", f"noise multiplier {claim_digits(run.noise_multiplier, 8)}"]
     if run.dataset_size is not None:
         of_size = f", batch size {run.batch_size:,}" if run.batch_size is not None else ""
         parts.append(f"{run.dataset_size:,} records{of_size}")

@@ -51,7 +51,7 @@ class BallsAndBinsScheme(Scheme):
         """In words."""
         if run.reshuffle == "once":
             return "balls-and-bins batches (each record is drawn into one of {per_epoch}, the same in every epoch)"
-        return "balls-and-bins batches (each record is drawn into one of {per_epoch} per epoch)"
+        return "balls-and-bins batches (each record is drawn into one of the {per_epoch} of an epoch)"
 
     def exposure(self, run: RunFields) -> Exposure:
         """A record hidden in one of M batches; with one batch there is nothing to hide."""

@@ -39,7 +39,7 @@ class DeterministicScheme(CutScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "batches in a fixed order ({per_epoch} per epoch)"
+        return "batches in a fixed order ({per_epoch} batches per epoch)"
 
     def default_adjacency(self, run: RunFields) -> str:
         """Zeroing out a record leaves all others where they are."""

@@ -83,7 +83,7 @@ class ShuffleScheme(CutScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "shuffled batches of fixed size ({per_epoch} per epoch)"
+        return "shuffled batches of fixed size ({per_epoch} batches per epoch)"
 
     def exposure(self, run: RunFields) -> Exposure:
         """Even a single batch hides a record if it may be left out of it."""

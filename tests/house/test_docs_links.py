@@ -1,0 +1,87 @@
+"""Every link of README and of the documentation leads to a page, a heading or a file that is there.
+
+So does every place in the documentation that the registry of statements names, and every file of Python that a page
+names.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from calipers.citations import STATEMENTS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if "generated" not in page.parts),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+]
+FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.M | re.S)
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
+# Sections that moved to chapters of their own; links from outside still lead to the page that has them.
+MOVED = [
+    "5-adding-or-removing-a-record-from-batches-of-fixed-size",
+    "6-a-record-allocated-to-one-batch-per-epoch",
+    "7-one-lemma-for-hidden-records",
+    "8-shuffled-batches-with-a-dropped-remainder",
+    "9-shuffled-batches-without-a-remainder",
+    "10-attacks-on-shuffled-batches",
+    "11-a-shift-that-is-drawn",
+    "12-batches-of-fixed-size-drawn-anew",
+    "units-of-several-records-allocated-to-batches",
+    "13-poisson-batches-with-a-largest-size",
+    "14-groups-that-take-turns-bins-that-are-kept-k-of-t-rounds",
+]
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What follows # in a link to a heading, as GitHub and MyST write it."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    return frozenset(re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """Pages that the build writes are left to the build, which fails where one is missing."""
+    missing = []
+    for path, anchor in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
+        target = (page.parent / path).resolve() if path else page
+        if "generated" in target.parts:
+            continue
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            missing.append(f"{path}#{anchor}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("anchor", MOVED)
+def test_a_section_that_moved_is_still_found_and_leads_on(anchor: str) -> None:
+    """The old heading stands in the mathematics, with a link to its chapter."""
+    page = ROOT / "docs" / "mathematics.md"
+    assert anchor in anchors(page)
+    assert [path for path, to in LINK.findall(page.read_text("utf-8")) if to == anchor and path.startswith("theory/")]
+
+
+def test_every_place_that_a_statement_names_is_in_the_documentation() -> None:
+    """A statement of ours names a page and words of it."""
+    missing = []
+    for key, statement in STATEMENTS.items():
+        page, _, words = statement.where.partition(": ")
+        if page.startswith("docs/"):
+            text = " ".join((ROOT / f"{page}.md").read_text("utf-8").lower().split())
+            if words.lower() not in text:
+                missing.append((key, statement.where))
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_file_of_ours_that_a_page_names_is_there(page: Path) -> None:
+    """`tests/laws/test_pool.py`, `laws/core/law.py:split`: in the repository, or in one of the two packages."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    named = re.findall(r"`((?:[\w.-]+/)+[a-z0-9_]+\.py)(?::\w+)?`", text)
+    places = (ROOT, ROOT / "src", ROOT / "src" / "calipers")
+    assert [name for name in named if not any((place / name).is_file() for place in places)] == []
