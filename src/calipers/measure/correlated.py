@@ -37,6 +37,7 @@ from calipers.measure.measurement import Measurement
 from calipers.measure.released import stated_measurement
 from calipers.mechanisms.gaussian import NOISE, poisson_gaussian
 from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns, Sensitivity
+from calipers.mechanisms.tree_noise import TreeNoise
 from calipers.numerics.types import FloatArray
 from calipers.reading import read_bounded
 from calipers.stated import ADJACENCIES, Stated
@@ -204,7 +205,7 @@ def load_matrix(name: str, steps: int | None = None) -> NoiseMatrix:
     if name == TREE:
         if steps is None:
             raise InputError(f"noise_matrix = {TREE!r} needs steps.")
-        return NoiseMatrix.tree(steps)
+        return TreeNoise(steps)
     path = Path(name)
     try:
         if path.suffix == ".npy":
