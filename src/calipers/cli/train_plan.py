@@ -12,7 +12,7 @@ from calipers.cli.kinds import picked
 from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.run import NEEDED, Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 if TYPE_CHECKING:
     from calipers.samplers import Sampler

@@ -29,7 +29,7 @@ from calipers.laws.divided.told_apart import (
 from calipers.measure.divisors import divisor_of, moves, rate_moves
 from calipers.numerics.binomial import binomial_window
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 _COARSE = 0.05
 _MOST_TERMS = 2e6
@@ -38,7 +38,7 @@ _MOST_SIZES = 40
 _SEEN, _FEW = 1e-15, 6
 _VISIBLE, _EMPTY = 8.0, 1e-3
 
-Attack = tuple[float, float]
+LineGradients = tuple[float, float]
 """(v, w): all other gradients are v e, the record's is w e."""
 
 
@@ -73,14 +73,14 @@ class NeighborPair:
         return tuple(name for name, useful in zip(names, (True, full or empty, few), strict=True) if useful)
 
     @functools.cached_property
-    def attacks(self) -> tuple[Attack, ...]:
+    def attacks(self) -> tuple[LineGradients, ...]:
         """The attacks worth trying.
 
         Where batches are large, their sizes cost the most and tell the least. Against a fixed divisor they drown the
         signal unless the other gradients are zero or nearly so; against the realized size opposite gradients are best
         by far.
         """
-        found: list[Attack] = []
+        found: list[LineGradients] = []
         for run in self.phases:
             kind = self._kind(run)
             if kind == "realized":
@@ -117,7 +117,7 @@ class NeighborPair:
         return divisor_of(run, size) if run.normalization == "floor" else size
 
     @functools.cache  # noqa: B019  # a measurement lives shortly and holds few pairs
-    def product(self, proof: str, attack: Attack) -> Product:
+    def product(self, proof: str, attack: LineGradients) -> Product:
         """The composition of all phases: the upper side by this proof, the lower by this attack."""
         direction, record = attack
         counts: dict[LawSource, int] = {}
@@ -127,7 +127,7 @@ class NeighborPair:
             sigma, rate, dimension = run.noise_multiplier, run.rate, run.dimension or 1
             pair: LawSource | None
             if kind == "plain":
-                pair = scheme_of(run).exposure(run).attack.source.both
+                pair = scheme_of(run).analyze(run).attack.source.both
                 assert pair is not None  # Poisson steps are proven and attained
             elif kind == "moving":
                 assert run.batch_size is not None

@@ -16,7 +16,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.measure.choice import profile_nodes
+from calipers.measure.bounds import profile_nodes
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray

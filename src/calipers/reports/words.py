@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from calipers.numerics.decimals import nearest_digits
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 from calipers.scope import DIVISORS, VIEWS, in_units, neighbors_text
 
 if TYPE_CHECKING:
