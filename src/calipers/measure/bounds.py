@@ -104,11 +104,15 @@ class Bound(ABC):
 
 @dataclass(frozen=True)
 class Bounds:
-    """The best proof and the best attack; `closes`: both are of one pair, which is proven and attained."""
+    """The best proof and the best attack; `closes`: both are of one pair, which is proven and attained.
+
+    `notes`: what a reader must know about these bounds.
+    """
 
     above: Bound
     below: Bound
     closes: bool = False
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.above.side is Side.UPPER
@@ -124,7 +128,7 @@ def depth_for(delta0: float) -> float:
     return max(1e-280, min(1e-12, 1e-2 * delta0))
 
 
-class CurveBound(Bound):
+class TradeoffBound(Bound):
     """Numbers read off a symmetric trade-off curve; subclasses say which, and sharpen single numbers."""
 
     @abstractmethod
@@ -152,7 +156,7 @@ class CurveBound(Bound):
 
 
 @dataclass(frozen=True)
-class GaussianBound(CurveBound):
+class GaussianBound(TradeoffBound):
     """Exactly mu-GDP with mu = shift, rounded to one side."""
 
     side: Side
@@ -211,7 +215,7 @@ def gaussians(shifts: Iterable[tuple[float, int]], reason: str) -> Bounds:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownCurve(CurveBound):
+class KnownCurve(TradeoffBound):
     """A curve that is known once and for all."""
 
     known: TradeoffCurve

@@ -1,4 +1,4 @@
-"""Jaws of compositions: products of laws.
+"""Bounds of compositions: products of privacy loss distributions.
 
 Pairs that have both sides are composed from both at once (`Composition`), since each side tells the other how fine to
 look; `PairProof` and `PairAttack` are its two views. A proof without an attack, or an attack without a proof, is

@@ -16,16 +16,19 @@ from dataclasses import dataclass
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import UnsupportedError
+from calipers.errors import InputError, UnsupportedError
 from calipers.kept import kept
 from calipers.laws.composed.one_sided import AttackValue, delta_above, delta_below, epsilon_above, epsilon_below
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi_above, renyi_below
 from calipers.laws.composed.sweep import directed_sweep
 from calipers.laws.divided.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
-from calipers.measure.bounds import Bound, BoundValue, best_guarantee
+from calipers.measure.bounds import Bound, Bounds, BoundValue, best_guarantee
 from calipers.measure.composed import RECORD_WAYS, sum_rule
-from calipers.measure.neighbors import LineGradients, NeighborPair
+from calipers.measure.divisors import SIZE, check_divided, divisor_of
+from calipers.measure.neighbors import LineGradients, NeighborPair, divided_pairs, range_of_neighbors
+from calipers.run import DATA_DEPENDENT, Run
+from calipers.samplers import scheme_of
 
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
@@ -42,12 +45,49 @@ _PROVES = {
     "calipers:moving-rate": "The batch of all other records, drawn at another rate on either side, is revealed.",
 }
 _SILENT = (0.0, 0.0)
+_NOTHING_HIDDEN = (
+    "Nothing is hidden: the length of the noise alone, over all coordinates and steps, tells beyond doubt whether the "
+    "record is there, and no gradient is needed for it."
+)
 
 
 def divided(pairs: tuple[NeighborPair, ...]) -> tuple[CollinearProof, CollinearAttack]:
     """The proof and the attack, each the largest over the pairs."""
     apart = tuple(pair for pair in pairs if pair.is_told_apart)
     return (MomentProof(pairs), LengthAttack(apart)) if apart else (CollinearProof(pairs), CollinearAttack(pairs))
+
+
+def divided_evaluation(phases: tuple[Run, ...]) -> Bounds:
+    """The largest over both neighbors of a dataset."""
+    proof, attack = divided(divided_pairs(phases))
+    return Bounds(proof, attack, notes=(_NOTHING_HIDDEN,) if isinstance(proof, MomentProof) else ())
+
+
+def divided_attack(run: Run) -> CollinearAttack:
+    """The lower bound of a divided run, which can be looked at roughly."""
+    return divided(divided_pairs((run,)))[1]
+
+
+def sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
+    """The worst over all datasets of low to high records of a run with one phase."""
+    low, high = (SIZE.check_int("dataset_sizes", size) for size in sizes)
+    if low > high:
+        raise InputError(f"Expected dataset_sizes = (low, high) with low <= high, got {low} and {high}.")
+    run = phases[0]
+    moving = run.normalization in DATA_DEPENDENT and scheme_of(run).independent and run.adjacency == "add-remove"
+    if len(phases) > 1 or not moving:
+        raise InputError(
+            "A range of dataset sizes matters to one phase whose divisor moves with the size: normalization "
+            "'expected', 'floor' or 'realized', sampler 'poisson', adjacency 'add-remove'; leave the range out."
+        )
+    check_divided(run.replace(dataset_size=low, sample_rate=run.rate, steps=run.total_steps))
+    pairs = range_of_neighbors(phases, low, high)
+    if not any(pair.is_divided for pair in pairs):
+        raise InputError(
+            f"floor(N q) is {divisor_of(run, low)} for every size from {low - 1} to {high + 1}: the divisor is the "
+            "same public number for all of them; leave the range out."
+        )
+    return Bounds(*divided(pairs))
 
 
 @dataclass(frozen=True)

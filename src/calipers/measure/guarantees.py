@@ -29,7 +29,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.source import LawSource
-from calipers.measure.bounds import Bounds, BoundValue, CurveBound, KnownCurve, gaussians, one_gaussian
+from calipers.measure.bounds import Bounds, BoundValue, KnownCurve, TradeoffBound, gaussians, one_gaussian
 from calipers.measure.composed import Composition, composition
 from calipers.measure.measurement import Claim, Measurement
 from calipers.mechanisms.classic import approximate_dp
@@ -111,7 +111,7 @@ class StatedPair(KnownCurve):
 
 
 @dataclass(frozen=True)
-class ConcentratedProof(CurveBound):
+class ConcentratedProof(TradeoffBound):
     """What follows from Renyi divergences of at most xi + rho t."""
 
     rho: float
@@ -153,7 +153,7 @@ class ConcentratedProof(CurveBound):
 
 
 @dataclass(frozen=True)
-class ConcentratedAttack(CurveBound):
+class ConcentratedAttack(TradeoffBound):
     """What some rho-zCDP mechanisms attain."""
 
     rho: float

@@ -25,7 +25,7 @@ from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.source import AnySource, LawSource
 from calipers.measure.bounds import Bound, Bounds, CoveredNeighbors, Greatest, gaussians, greatest, least, worst
 from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawProof, PairAttack, composition
-from calipers.measure.divisors import divided_evaluation, divisor_notes, is_divided, rate_moves, sized
+from calipers.measure.divisors import divisor_notes, is_divided, rate_moves
 from calipers.measure.guarantees import Mechanism, is_mechanism, measure_mechanism, no_release
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.units import DealtProof, GroupedProof, OneOfUnit, ToldProof
@@ -85,10 +85,10 @@ def measure(
     for phase in phases:
         remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
         scheme_of(phase).noise_range(phase).check("noise_multiplier", phase.noise_multiplier, remedy)
-    found = _evaluation(phases) if dataset_sizes is None else sized(phases, dataset_sizes)
+    found = _evaluation(phases) if dataset_sizes is None else _sized(phases, dataset_sizes)
     # Where the very steps that are claimed were executed, both are computed once.
     claim = Claim(_claimed(phases).sharing(found.above), tolerance)
-    notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
+    notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes), *found.notes)
     alone = dataset_sizes is None and all(map(others_are_zero, phases))
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes, others_zero=alone)
 
@@ -128,6 +128,8 @@ def _evaluation(phases: tuple[Run, ...]) -> Bounds:
                 f"Nothing is proven for a {phases[0].unit_name} of {records} records whose number changes a divisor or "
                 "a rate: divide by a public constant, or not at all, and use a public rate."
             )
+        from calipers.measure.divided import divided_evaluation  # a twentieth of a second of imports that few need
+
         return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(phases)).below.alone
@@ -137,8 +139,14 @@ def _evaluation(phases: tuple[Run, ...]) -> Bounds:
         together = [equal for run in phases if (equal := scheme_of(run).unit_attack(run)) is not None]
         if len(together) < len(phases):
             return Bounds(above, attack)
-        return Bounds(above, greatest([attack, shown_by(together, phases[0].adjacency == "substitute")]))
+        return Bounds(above, greatest([attack, _shown(together, phases[0].adjacency == "substitute")]))
     return evaluated([scheme_of(run).analyze(run) for run in phases], phases[0].adjacency == "substitute")
+
+
+def _sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
+    from calipers.measure.divided import sized
+
+    return sized(phases, sizes)
 
 
 def _revealed(phases: tuple[Run, ...]) -> list[Bound]:
@@ -351,11 +359,6 @@ def _shown(attacks: Sequence[Attack], replaced: bool, loud: bool = False) -> Bou
     if loud and not any(attack.one_sided for attack in attacks):
         scene = f"{scene} The score of a step is its log ratio."
     return LawAttack(AttackProduct(factors, loud), scene, _CLAIMS[replaced], attacks[-1].statement, lone, rival)
-
-
-def shown_by(attacks: Sequence[Attack], replaced: bool) -> Bound:
-    """What one attack per phase shows of the whole run, from below."""
-    return _shown(attacks, replaced)
 
 
 def _scenes(scenes: Sequence[str]) -> str:

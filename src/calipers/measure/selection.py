@@ -22,7 +22,7 @@ from calipers.curves.renyi import delta_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError
 from calipers.kept import kept
-from calipers.measure.bounds import Bound, Bounds, BoundValue, CurveBound
+from calipers.measure.bounds import Bound, Bounds, BoundValue, TradeoffBound
 from calipers.measure.guarantees import described, stated_measurement
 from calipers.measure.measurement import Measurement
 from calipers.measure.routes import measure
@@ -99,7 +99,7 @@ class Selection:
 
 @implements("calipers:selection", "papernot2022:thm2")
 @dataclass(frozen=True)
-class SelectionProof(CurveBound):
+class SelectionProof(TradeoffBound):
     """The best of a random number of trials, each proven by `one`."""
 
     one: Bound

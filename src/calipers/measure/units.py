@@ -48,14 +48,11 @@ from calipers.laws.composed.convolve import TWO_STAGE_COUNT
 from calipers.laws.composed.loud import FARTHER, LOUDEST
 from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.laws.core.drawn_shift import Shifts
-from calipers.measure.bounds import Bound, BoundValue, CurveBound, Greatest
-from calipers.measure.composed import PairProof
+from calipers.measure.bounds import Bound, BoundValue, Greatest, TradeoffBound
 from calipers.numerics.types import FloatArray
 
 _DEEPEST, _USUAL = 1e-280, 1e-12
 """How small a delta a curve resolves at most, and for what is usually asked."""
-_BELOW = 1e-12
-"""Laws of pairs end less than this share below the delta asked for."""
 _SLACK = 1.0 + 1e-12
 _NODES, _FOR_ALL = 1500, 6000
 """Nodes that a curve keeps at least, and how many all curves of a chain may have together before it is no more."""
@@ -125,7 +122,7 @@ def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class GroupedProof(CurveBound):
+class GroupedProof(TradeoffBound):
     """A unit of `records` records by group privacy on the proof for one of them."""
 
     single: Bound
@@ -141,14 +138,6 @@ class GroupedProof(CurveBound):
     def _deeper(self, smallest_delta: float) -> float:
         """A step of the chain may be needed at a delta that is far smaller than that of the whole."""
         return max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
-
-    def log_least(self, smallest_delta: float) -> float:
-        """About the log of the least power that one record's curve charges at every rate.
-
-        Laws of pairs end not far below what is asked for. Other curves go on to where doubles end.
-        """
-        share = _BELOW if isinstance(self.single, PairProof) else 0.0
-        return math.log(max(share * self._deeper(smallest_delta), _DEEPEST))
 
     def depth_at(self, delta: float) -> float:
         """Deeper than for one record."""
@@ -200,7 +189,7 @@ class OneOfUnit(Greatest):
 
 @implements("calipers:told-lengths")
 @dataclass(frozen=True)
-class ToldProof(CurveBound):
+class ToldProof(TradeoffBound):
     """So many steps of each law of lengths, in units of the noise."""
 
     steps: tuple[tuple[Shifts | DealtUnit, int], ...]

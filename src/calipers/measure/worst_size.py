@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from calipers.bracket import Bracket
 from calipers.errors import InputError
-from calipers.measure.divisors import SIZE, divided_attack, divisor_of, public_because
+from calipers.measure.divided import divided_attack
+from calipers.measure.divisors import SIZE, divisor_of, public_because
 from calipers.measure.routes import measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run
