@@ -8,8 +8,7 @@ everything that is measured becomes such a pair:
 - Gaussians in closed form, and whatever is known as a trade-off curve: here;
 - the minimum of proofs that compete, the maximum of attacks or of neighbors: here;
 - products of privacy loss distributions (`calipers.measure.composed`);
-- what follows from other bounds: group privacy (`calipers.measure.units`), the best of several runs
-  (`calipers.measure.selection`), pairs of datasets whose divisor moves (`calipers.measure.divided`).
+- what follows from other bounds (`units`, `selection`), and pairs of datasets whose divisor moves (`divided`).
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from calipers.bracket import Evidence, Kind, Side
-from calipers.curves.envelope import Envelope
+from calipers.curves.envelope import Envelope, best_guarantee
 from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_curve, rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
@@ -37,7 +34,6 @@ from calipers.numerics.normal import (
     normal_tail,
     normal_tail_quantile,
 )
-from calipers.numerics.types import FloatArray
 
 _SHIFT_ERROR = 8.0 * 2.0**-53
 """Relative error of a shift: 1/sigma, squares, a sum and a root, each correctly rounded."""
@@ -61,19 +57,59 @@ class Bound(ABC):
 
     @abstractmethod
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
-        """Of the smallest epsilon >= 0 at delta."""
+        """The smallest epsilon >= 0 at delta.
+
+        Args:
+            delta: In (0, 1).
+            tolerance: The relative width that the bracket of both sides aims for.
+
+        Returns:
+            UPPER: at least epsilon(delta). LOWER: at most epsilon(delta). With the evidence for it.
+
+        Raises:
+            CertificationError, UnsupportedError: Nothing can be certified here.
+        """
 
     @abstractmethod
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
-        """Of delta at epsilon >= 0."""
+        """The hockey-stick divergence at e^epsilon, the larger of both directions.
+
+        Args:
+            epsilon: At least 0.
+            tolerance: As for `epsilon`.
+
+        Returns:
+            UPPER: at least delta(epsilon). LOWER: at most delta(epsilon). With the evidence for it.
+
+        Raises:
+            CertificationError, UnsupportedError: Nothing can be certified here.
+        """
 
     @abstractmethod
     def renyi(self, order: float) -> BoundValue:
-        """Of the Renyi divergence of the given order, the larger of both directions."""
+        """The Renyi divergence, the larger of both directions.
+
+        Args:
+            order: Above 1.
+
+        Returns:
+            UPPER: at least the divergence. LOWER: at most the divergence. With the evidence for it.
+
+        Raises:
+            UnsupportedError: It is infinite, or no finite bound is proven.
+        """
 
     @abstractmethod
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """The directed trade-off curves of every pair of neighbors."""
+        """The directed trade-off curves of every pair of neighbors.
+
+        Args:
+            smallest_delta: How far down the curves are resolved.
+            tolerance: As for `epsilon`.
+
+        Returns:
+            UPPER: at or below the trade-off of every attack. LOWER: attained at every false positive rate.
+        """
 
     @abstractmethod
     def evidence(self) -> Evidence:
@@ -356,27 +392,6 @@ def worst(neighbors: Sequence[Bounds]) -> Bounds:
     """A guarantee holds for all neighbors, so the largest proof counts, and the largest attack."""
     if len(neighbors) == 1:
         return neighbors[0]
-    above: list[Bound] = []
-    below: list[Bound] = []
-    for one in neighbors:  # one proof may serve them all, or one attack
-        above += [] if one.above in above else [one.above]
-        below += [] if one.below in below else [one.below]
-    return Bounds(greatest(above), greatest(below))
-
-
-def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:
-    """The directed guarantee whose profile, either way, is at every node of any of the curves the least of theirs."""
-    if len(curves) == 1:
-        return curves[0]
-    forward, backward = (_least_profile(way) for way in (curves, [curve.inverse() for curve in curves]))
-    return TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=backward)
-
-
-def profile_nodes(odds: FloatArray) -> FloatArray:
-    """The epsilons >= 0 at which a profile of segments with these odds has its kinks, 0 among them."""
-    return np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
-
-
-def _least_profile(curves: Sequence[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
-    nodes = profile_nodes(np.unique(np.concatenate([curve.odds for curve in curves])))
-    return nodes, np.min([curve.delta(nodes) for curve in curves], axis=0)
+    above, below = ([getattr(one, side) for one in neighbors] for side in ("above", "below"))
+    # One proof may serve them all, or one attack.
+    return Bounds(*(greatest([one for i, one in enumerate(some) if one not in some[:i]]) for some in (above, below)))

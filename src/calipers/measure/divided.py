@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.curves.envelope import Envelope
+from calipers.curves.envelope import Envelope, best_guarantee
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError, UnsupportedError
 from calipers.kept import kept
@@ -23,7 +23,7 @@ from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi_above, renyi_below
 from calipers.laws.composed.sweep import directed_sweep
 from calipers.laws.divided.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
-from calipers.measure.bounds import Bound, Bounds, BoundValue, best_guarantee
+from calipers.measure.bounds import Bound, Bounds, BoundValue
 from calipers.measure.composed import RECORD_WAYS, sum_rule
 from calipers.measure.divisors import SIZE, check_divided, divisor_of
 from calipers.measure.neighbors import LineGradients, NeighborPair, divided_pairs, range_of_neighbors

@@ -213,19 +213,37 @@ class Measurement(Printed):
         return min(_DEEPEST, RESOLVED.check("smallest_delta", smallest_delta))
 
     def tradeoff(self, alpha: float) -> Bracket:
-        """The smallest false negative rate of any attack with false positive rate alpha."""
+        """The smallest false negative rate of any attack with false positive rate alpha.
+
+        Args:
+            alpha: In [0, 1].
+
+        Returns:
+            lower <= min over attacks of the false negative rate <= upper.
+        """
         alpha = PROBABILITY.check("alpha", alpha)
         return self._bracket(float(self.envelope(Side.UPPER)(alpha)), float(self.envelope(Side.LOWER)(alpha)))
 
     def tpr(self, fpr: float) -> Bracket:
-        """The largest true positive rate of any attack at the given false positive rate."""
+        """The largest true positive rate of any attack at the given false positive rate.
+
+        Args:
+            fpr: In [0, 1].
+
+        Returns:
+            lower <= max over attacks of the true positive rate <= upper.
+        """
         fpr = PROBABILITY.check("fpr", fpr)
         deep = max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
         low, high = (float(self.envelope(side, deep).rates(fpr)[1]) for side in (Side.LOWER, Side.UPPER))
         return self._bracket(low, high)
 
     def advantage(self) -> Bracket:
-        """The largest TPR - FPR of any attack: total variation, delta(0)."""
+        """The largest TPR - FPR of any attack: total variation, delta(0).
+
+        Returns:
+            lower <= max over attacks of TPR - FPR <= upper.
+        """
         return _bracket_of(*self._asked("delta", 0.0, self.tolerance))
 
     def separation(self) -> Bracket:
@@ -235,7 +253,14 @@ class Measurement(Printed):
         return Bracket(low * (1.0 - 1e-15), high * (1.0 + 1e-15), found.lower_evidence, found.upper_evidence)
 
     def bayes_error(self, prior: float) -> Bracket:
-        """The smallest error of a Bayesian attacker whose prior for "record absent" is `prior`."""
+        """The smallest error of a Bayesian attacker.
+
+        Args:
+            prior: The probability of "record absent" before the release, in [0, 1].
+
+        Returns:
+            lower <= min over attacks of prior FPR + (1 - prior) FNR <= upper.
+        """
         prior = PROBABILITY.check("prior", prior)
         low, high = (float(self.envelope(side).bayes_error(prior)) for side in (Side.UPPER, Side.LOWER))
         return self._bracket(low, high)
@@ -280,7 +305,18 @@ class Measurement(Printed):
     @kept
     @implements("gomez2025:eq21", "gomez2025:eq24")
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
-        """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
+        """mu up to delta0 with its regret.
+
+        Args:
+            delta0: The largest mass on which mu need not hold, in (0, 1).
+
+        Returns:
+            mu.upper: the run is dominated by G_mu tensor f_(0, delta0); infinite where no finite value is proven.
+            mu.lower: it is not for any smaller mu. regret: at most so much Bayes error is overstated by mu.upper.
+
+        Raises:
+            InputError: `delta0` is outside its domain.
+        """
         delta0 = RESOLVED.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
         lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
@@ -288,7 +324,17 @@ class Measurement(Printed):
         return Gdp(self._bracket(lower, upper), delta0, overstated)
 
     def rdp(self, order: float) -> Bracket:
-        """The Renyi divergence of the given order > 1, the larger of both directions."""
+        """The Renyi divergence, the larger of both directions.
+
+        Args:
+            order: Above 1.
+
+        Returns:
+            lower <= divergence <= upper.
+
+        Raises:
+            UnsupportedError: It is infinite, or no finite bound is proven.
+        """
         return _bracket_of(*self._asked("renyi", order))
 
     def explain(self) -> tuple[Evidence, Evidence]:

@@ -52,9 +52,21 @@ class WorstSize:
 def worst_dataset_size(
     run: Run, *, delta: float, smallest: int | None = None, largest: int | None = None, tolerance: float = 1e-3
 ) -> WorstSize | None:
-    """The worst size found for N in [smallest, largest], by default [N/2, 2N]; None if floor(N q) jumps nowhere in it.
+    """The worst size found for N in [smallest, largest]; the rate, the steps and the noise stay those of `run`.
 
-    The rate, the steps and the noise stay those of `run`.
+    Args:
+        run: Poisson sampled, divided by a number that depends on the data, under add-remove adjacency.
+        delta: Where epsilon is compared.
+        smallest: The smallest size, N/2 unless given.
+        largest: The largest size, 2N unless given.
+        tolerance: The relative width aimed for.
+
+    Returns:
+        A size whose certified lower bound is a lower bound of the mechanism on the range; None if floor(N q) jumps
+        nowhere in it.
+
+    Raises:
+        InputError: The divisor of the run does not move with the data, or the range is empty.
     """
     if run.normalization not in DATA_DEPENDENT or not scheme_of(run).independent or run.adjacency != "add-remove":
         raise InputError(

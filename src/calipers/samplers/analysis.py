@@ -242,7 +242,17 @@ class Scheme(ABC):
 
     @abstractmethod
     def analyze(self, run: RunFields) -> Analysis:
-        """The proofs and the attack of one phase, or `UnsupportedError` where nothing is proven."""
+        """The proofs and the attacks of one phase.
+
+        Args:
+            run: Drawn by this sampler, and checked by it.
+
+        Returns:
+            Proofs that each dominate the phase, for adaptively chosen gradients, and attacks that show what they say.
+
+        Raises:
+            UnsupportedError: Nothing is proven for the adjacency, the view or the unit of this run.
+        """
 
     def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
         """How the records of a unit are dealt into batches, and how often; None where that is not said."""
