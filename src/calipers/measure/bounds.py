@@ -5,8 +5,7 @@ proof, and its numbers hold; a lower bound is an attack, and its numbers are wha
 evidence, so whoever picks the best of several bounds picks the evidence with it. `Bounds` are one of either side;
 everything that is measured becomes such a pair:
 
-- Gaussians in closed form, and whatever is known as a trade-off curve: here;
-- the minimum of proofs that compete, the maximum of attacks or of neighbors: here;
+- here: Gaussians in closed form, known trade-off curves, the minimum of proofs, the maximum of attacks or of neighbors;
 - products of privacy loss distributions (`calipers.measure.composed`);
 - what follows from other bounds (`units`, `selection`), and pairs of datasets whose divisor moves (`divided`).
 """
@@ -389,9 +388,12 @@ def greatest(parts: Sequence[Bound]) -> Bound:
 
 
 def worst(neighbors: Sequence[Bounds]) -> Bounds:
-    """A guarantee holds for all neighbors, so the largest proof counts, and the largest attack."""
+    """A guarantee holds for all neighbors: the largest proof counts (one may serve all), and the largest attack."""
     if len(neighbors) == 1:
         return neighbors[0]
-    above, below = ([getattr(one, side) for one in neighbors] for side in ("above", "below"))
-    # One proof may serve them all, or one attack.
-    return Bounds(*(greatest([one for i, one in enumerate(some) if one not in some[:i]]) for some in (above, below)))
+    above, below = [one.above for one in neighbors], [one.below for one in neighbors]
+    return Bounds(greatest(_different(above)), greatest(_different(below)))
+
+
+def _different(parts: Sequence[Bound]) -> list[Bound]:
+    return [part for place, part in enumerate(parts) if part not in parts[:place]]

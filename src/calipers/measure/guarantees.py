@@ -204,11 +204,6 @@ def no_release() -> Bounds:
     return Bounds(above, below, closes=True)
 
 
-def is_mechanism(value: object) -> bool:
-    """Whether `measure` can take this as a mechanism."""
-    return isinstance(value, Product | Guarantee | LawSource)
-
-
 def measure_mechanism(value: object, tolerance: float) -> Measurement:
     """The measurement of a mechanism, of a composition, or of a sequence of mechanisms that are composed."""
     if isinstance(value, Guarantee):
@@ -249,7 +244,7 @@ def _composed(value: object) -> Product:
     if not isinstance(value, Sequence):
         raise InputError(f"Expected a Run, a mechanism, or several in a list, got {type(value).__name__}.")
     for position, part in enumerate(value, start=1):
-        if isinstance(part, Guarantee) or not (is_mechanism(part) or isinstance(part, tuple)):
+        if not isinstance(part, Product | LawSource | tuple):
             raise InputError(
                 f"Expected mechanism {position} to be one of calipers.mechanisms or (mechanism, count), got "
                 f"{type(part).__name__}; runs and mechanisms are measured one by one, and a guarantee composes as "

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from calipers.bracket import Side
 from calipers.domains import OPEN_UNIT
@@ -26,7 +26,6 @@ from calipers.laws.core.source import AnySource, LawSource
 from calipers.measure.bounds import Bound, Bounds, CoveredNeighbors, Greatest, gaussians, greatest, least, worst
 from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawProof, PairAttack, composition
 from calipers.measure.divisors import divisor_notes, is_divided, rate_moves
-from calipers.measure.guarantees import Mechanism, is_mechanism, measure_mechanism, no_release
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.units import DealtProof, GroupedProof, OneOfUnit, ToldProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
@@ -34,6 +33,10 @@ from calipers.run import DATA_DEPENDENT, Run, as_phases
 from calipers.samplers import ASSUMED, scheme_of
 from calipers.samplers.analysis import Analysis, Attack, Kind, Participations, Proof
 from calipers.scope import FIXED
+from calipers.stated import Guarantee
+
+if TYPE_CHECKING:
+    from calipers.measure.guarantees import Mechanism
 
 _WAYS = {
     True: ("the original against its replacement", "the replacement against the original"),
@@ -75,11 +78,15 @@ def measure(
         UnsupportedError: Nothing is proven for this combination, with what is missing.
     """
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
-    mechanism = is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run))
+    mechanism = _released(run) or (isinstance(run, list | tuple) and any(map(_released, run)))
     if mechanism or isinstance(run, Measurable):
         if dataset_sizes is not None:
             raise InputError("dataset_sizes is about runs whose divisor moves with the data; leave it out.")
-        return measure_mechanism(run, tolerance) if mechanism else run.measured(tolerance)  # type: ignore[union-attr]
+        if not mechanism:
+            return run.measured(tolerance)  # type: ignore[union-attr]
+        from calipers.measure.guarantees import measure_mechanism  # mechanisms that runs do not need
+
+        return measure_mechanism(run, tolerance)
     phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
     _refuse_missing_neighbors(phases, tolerance)
     for phase in phases:
@@ -117,7 +124,7 @@ def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None
 
 def _released(part: object) -> bool:
     """A mechanism, or one with its count."""
-    return is_mechanism(part) or (isinstance(part, tuple) and bool(part) and is_mechanism(part[0]))
+    return isinstance(part[0] if isinstance(part, tuple) and part else part, Product | Guarantee | LawSource)
 
 
 def _evaluation(phases: tuple[Run, ...]) -> Bounds:
@@ -234,6 +241,8 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
 def evaluated(exposures: Sequence[Analysis], replaced: bool) -> Bounds:
     """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
     if not exposures:
+        from calipers.measure.guarantees import no_release
+
         return no_release()
     neighbors = _alternatives([(e, *e.neighbors) for e in exposures])
     show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
