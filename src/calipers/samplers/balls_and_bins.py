@@ -194,7 +194,7 @@ class BallsAndBinsScheme(Scheme):
             rows = min(block, epochs - start)
             thrown = rng.integers(sums.rounds, size=(rows, sums.others))
             thrown += sums.rounds * np.arange(rows)[:, None]
-            counted = np.bincount(thrown.ravel(), minlength=rows * sums.rounds)
+            counted = np.bincount(thrown.ravel().astype(np.intp), minlength=rows * sums.rounds)
             found[start : start + rows] = counted.reshape(rows, sums.rounds)
         return found.astype(np.float64)
 

@@ -161,7 +161,7 @@ class PoissonScheme(Scheme):
         from calipers.samplers.draws import bernoulli_indices
 
         heads = bernoulli_indices(epochs * sums.others, sums.sample_rate, rng)
-        return np.bincount(heads // sums.others, minlength=epochs).astype(np.float64)
+        return np.bincount((heads // sums.others).astype(np.intp), minlength=epochs).astype(np.float64)
 
     def configurations(self, sums: AuditedSums, member: bool) -> Configurations:
         """The number of others and the differing record's coin; a step is an epoch."""

@@ -72,7 +72,7 @@ class RandomAllocation(Sampler):
         """All steps, from the places of all records."""
         places = self._places(rng)
         order = np.argsort(places, kind="stable")
-        ends = np.cumsum(np.bincount(places, minlength=self.steps))
+        ends = np.cumsum(np.bincount(places.astype(np.intp), minlength=self.steps))
         starts = np.concatenate(([0], ends[:-1]))
         records = order // self.participations
         for start, end in zip(starts, ends, strict=True):
