@@ -14,11 +14,11 @@ more per epoch). Poisson loops that take ceil(N/B) steps per epoch say so with `
 drawn once and kept for the whole run ("once"), which hides a record far less.
 
 **Keys that were not named.** `adjacency` is then add-remove where adding and removing a record both leave the number of
-steps as it is, and zero-out elsewhere (batches of fixed size: `calipers.schemes.neighbors`); `last_batch` is "drop".
+steps as it is, and zero-out elsewhere (`calipers.samplers.equal_batches`); `last_batch` is "drop".
 `Run.assumed` lists them, and reports say what was assumed.
 
 **Partial epochs.** A run may end inside an epoch. What depends on the sampler is asked of its scheme
-(`calipers.schemes`).
+(`calipers.samplers`).
 
 **Phases.** A run file may hold `[[phase]]` tables: each inherits the keys at the top of the file,
 overrides some, and the phases follow one another on the same data.
@@ -50,7 +50,7 @@ from calipers.run_keys import (
     refuse_event,
     whole,
 )
-from calipers.schemes import SAMPLERS, having, scheme_named, scheme_of
+from calipers.samplers import SAMPLERS, having, scheme_named, scheme_of
 from calipers.shown import Shown
 from calipers.synonyms import adjacency_named
 
@@ -88,7 +88,7 @@ class Run(RunFields, Shown):
     record fewer and one more, count.
 
     noise_multiplier: standard deviation of the noise / clipping norm.
-    sampler: how batches were really drawn, one of `calipers.schemes.SAMPLERS`. max_batch_size: the largest batch of
+    sampler: how batches were really drawn, one of `calipers.samplers.SAMPLERS`. max_batch_size: the largest batch of
     "truncated-poisson". cycle: how many groups take turns under "cyclic-poisson". participations: in how many of all
     steps a record takes part under "random-allocation".
     normalization: what the noisy sum is divided by: "none", "constant" (a public number), "expected"

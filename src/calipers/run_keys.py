@@ -23,6 +23,15 @@ ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
 WHOLE = 1e-9
 _MANY_POINTS, _MOST_POINTS = 100, 5_000
 
+OWN_KEYS = {
+    "last_batch": ("shuffle", "deterministic"),
+    "reshuffle": ("shuffle", "balls-and-bins"),
+    "max_batch_size": ("truncated-poisson",),
+    "cycle": ("cyclic-poisson",),
+    "participations": ("random-allocation",),
+    "derived_rate": ("poisson",),
+}
+"""The keys of a run that mean something to some samplers only: here, so that a help page can say to which."""
 MEANT = {
     "last_batch": (
         "is about loaders that cut an order into batches",

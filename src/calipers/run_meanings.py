@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from calipers.run_fields import RunFields
-from calipers.schemes import only_for
+from calipers.samplers import only_for
 
 _FIELDS = {field.name: field for field in dataclasses.fields(RunFields)}
 DEFAULTS = {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from calipers.numerics.decimals import claim_digits, floor_digits, nearest_digits
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 from calipers.stated import NEIGHBORS
 
 DIVISORS = {

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from calipers.adapters.opacus_step import PARAMETERS, network
-from calipers.adapters.opacus_target import OpacusTarget, _engine, _span
+from calipers.adapters.opacus_target import PARAMETERS, OpacusTarget, _engine, _span, network
 from calipers.auditing.audit import audit
 from calipers.auditing.distinguishers import ScoreFunction
 from calipers.auditing.verdict import AuditOutcome

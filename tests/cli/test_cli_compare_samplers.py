@@ -15,7 +15,7 @@ from calipers.reports.answers import Questions, answer
 from calipers.reports.comparison import Judged, Order, order_of, profiles, shuffles
 from calipers.reports.plots import draw_profiles
 from calipers.run import SAMPLERS, Run
-from calipers.schemes import scheme_named
+from calipers.samplers import scheme_named
 
 RUN = Run(dataset_size=8, batch_size=2, epochs=1, noise_multiplier=2.0)
 

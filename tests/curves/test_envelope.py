@@ -18,8 +18,7 @@ from calipers.curves.gdp import gaussian_curve
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError
 from calipers.measure import measure
-from calipers.measure.closed import KnownCurve
-from calipers.measure.jaw import Evaluation, Found
+from calipers.measure.bounds import Bounds, BoundValue, KnownCurve
 from calipers.measure.measurement import Measurement
 from calipers.run import Run
 
@@ -134,8 +133,8 @@ def _wide(side: Side) -> KnownCurve:
     """A jaw of brackets that come out a tenth wide."""
 
     class Wide(KnownCurve):
-        def epsilon(self, delta: float, tolerance: float) -> Found:
-            return Found(1.0 if self.side is Side.UPPER else 0.9, self.said)
+        def epsilon(self, delta: float, tolerance: float) -> BoundValue:
+            return BoundValue(1.0 if self.side is Side.UPPER else 0.9, self.said)
 
     curve = gaussian_curve(0.1 if side is Side.LOWER else 5.0, side)
     return Wide(curve, Evidence(Kind.NUMERICAL, "A proof.", "here"))
@@ -143,7 +142,7 @@ def _wide(side: Side) -> KnownCurve:
 
 def test_a_missed_tolerance_is_said_and_the_bracket_no_longer_claims_to_close() -> None:
     """Until something was asked nothing is missed; a bracket within the tolerance says nothing."""
-    jaws = Evaluation(_wide(Side.UPPER), _wide(Side.LOWER), closes=True)
+    jaws = Bounds(_wide(Side.UPPER), _wide(Side.LOWER), closes=True)
     narrow, wide = (Measurement((), jaws, None, tolerance, ("A condition.",)) for tolerance in (0.2, 0.01))
     assert narrow.closes
     assert wide.closes

@@ -28,7 +28,7 @@ if __name__ == "__main__":
 from calipers.cli import main as calipers
 from calipers.receipts import receipt as receipt_of
 from calipers.run import Run
-from calipers.schemes import SAMPLERS
+from calipers.samplers import SAMPLERS
 from drivers import fuzz_checkpoints, fuzz_files, many
 from drivers.fuzz_words import Drawn, Words
 

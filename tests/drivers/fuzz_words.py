@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from calipers.run import CHOICES
-from calipers.schemes import SAMPLERS
+from calipers.samplers import SAMPLERS
 from calipers.theorems.registry import THEOREMS
 
 Words = list[str]

@@ -19,7 +19,7 @@ from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "calipers"
-INNER = ("laws", "measure", "schemes")
+INNER = ("laws", "measure", "samplers")
 """The rooms whose mathematics a successor has to read."""
 CACHES = ("lru_cache", "cache")
 """Decorators that keep answers for the whole process."""
@@ -170,7 +170,7 @@ def table(listed: list[Module]) -> list[tuple[str, object]]:
     shuffled = passed({**mnist, "epochs": 10, "sampler": "shuffle", "adjacency": "zero-out"})
     return [
         ("lines of src/calipers", sum(lines.values())),
-        ("lines of laws + measure + schemes", sum(lines[room] for room in INNER)),
+        ("lines of laws + measure + samplers", sum(lines[room] for room in INNER)),
         *((f"  {room}", lines[room]) for room in INNER),
         ("files a number passes, Poisson / shuffled", f"{poisson[0]} / {shuffled[0]}"),
         ("deepest stack, Poisson / shuffled", f"{poisson[1]} / {shuffled[1]}"),
@@ -179,10 +179,10 @@ def table(listed: list[Module]) -> list[tuple[str, object]]:
         ("functions cached for the process: src / laws", _both(listed, laws, CACHES)),
         ("methods cached with their object: src / laws", _both(listed, laws, OWNED)),
         ("collections filled at module level in laws", sum(len(m.mutable()) for m in laws)),
-        ("functions called epsilon in laws, measure, schemes, curves", len(searches)),
+        ("functions called epsilon in laws, measure, samplers, curves", len(searches)),
         ("type names defined more than once", len(repeated_types(listed))),
         ("import circles (pairs of files)", len(circles(listed))),
-        ("public functions with Returns in laws, measure, schemes", f"{said} of {public}"),
+        ("public functions with Returns in laws, measure, samplers", f"{said} of {public}"),
         ("folders of src/calipers with a README", len(list(SOURCE.rglob("README.md")))),
     ]
 

@@ -19,7 +19,7 @@ import calipers.explorer as explorer_package
 from calipers.cli import main
 from calipers.provenance import is_intact
 from calipers.run import load_runs
-from calipers.schemes import SAMPLERS, scheme_named
+from calipers.samplers import SAMPLERS, scheme_named
 
 from .conftest import SLOW, SMALL
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from calipers.run import Run, load_runs
-from calipers.schemes import SAMPLERS, scheme_named
+from calipers.samplers import SAMPLERS, scheme_named
 
 from .conftest import LONG, SMALL, Explorer, needs_fastapi
 

@@ -18,7 +18,7 @@ from calipers.laws.composed.convolve import LatticePlan, compose_lower, compose_
 from calipers.laws.core.law import Law
 
 SOURCE = Path(__file__).parents[2] / "src" / "calipers"
-ROOMS = ("curves", "laws", "measure", "mechanisms", "numerics", "schemes")
+ROOMS = ("curves", "laws", "measure", "mechanisms", "numerics", "samplers")
 INDEXED = {"bincount": 0, "repeat": 1, "reduceat": 1}
 """Which argument has to be an index."""
 

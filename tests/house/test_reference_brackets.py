@@ -10,7 +10,7 @@ import pytest
 from drivers.house_figures import INNER, ROOT, SOURCE, Module, circles, modules, repeated_types
 from drivers.reference_brackets import DELTAS, RUNS, TARGET, change, name_of
 
-from calipers.schemes import SAMPLERS
+from calipers.samplers import SAMPLERS
 
 STORED = json.loads(TARGET.read_text("utf-8"))
 
@@ -63,7 +63,7 @@ def test_no_two_files_of_the_inner_rooms_import_each_other() -> None:
     assert circles([module for module in modules() if module.room in INNER]) == []
 
 
-@pytest.mark.parametrize("folder", ["laws", "laws/core", "laws/composed", "laws/drawn", "measure", "schemes"])
+@pytest.mark.parametrize("folder", ["laws", "laws/core", "laws/composed", "laws/drawn", "measure", "samplers"])
 def test_a_folder_says_what_is_in_it(folder: str) -> None:
     """Its README names files that exist."""
     text = (SOURCE / folder / "README.md").read_text("utf-8")

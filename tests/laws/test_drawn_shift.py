@@ -16,7 +16,7 @@ from calipers.laws.composed.renyi import renyi
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.part_algebra import revealed
 from calipers.numerics.binomial import hypergeometric, log_binomial
-from calipers.schemes.units import binomial_shifts
+from calipers.samplers.units import binomial_shifts
 
 
 def binomial(trials, rate):

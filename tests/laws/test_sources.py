@@ -23,7 +23,7 @@ from calipers.laws.divided.moving_rate import MovingRatePair
 from calipers.laws.divided.pairs import DividedPair, RealizedPair, ScaleFactor
 from calipers.mechanisms import exponential_mechanism, gaussian, laplace, randomized_response
 from calipers.mechanisms.concentrated import Concentrated
-from calipers.schemes.exposure import Attack, Exposure, Proof
+from calipers.samplers.analysis import Analysis, Attack, Proof
 
 
 def sources() -> list[type[AnySource]]:
@@ -81,12 +81,12 @@ def test_an_exposure_closes_where_proof_and_attack_are_the_same_pair() -> None:
     """A proof without an attack beside it never does, nor an attack without a proof, nor two different pairs."""
     pair, other = gaussian(1.0), gaussian(2.0)
     attack = Attack(pair, 1, "", "")
-    assert Exposure((Proof(pair, 1, "", ""),), attack).closes
-    assert not Exposure((Proof(other, 1, "", ""),), attack).closes
-    assert not Exposure((Proof(ShuffledEpoch(1.0, 5), 1, "", ""),), attack).closes
-    assert not Exposure((Proof(pair, 1, "", ""),), Attack(ShuffleAttack(1.0, 5), 1, "", "")).closes
-    assert not Exposure((Proof(pair, 1, "", ""), Proof(other, 1, "", "")), attack).closes
-    assert not Exposure((Proof(pair, 1, "", ""),), attack, neighbors=(Exposure((), attack),)).closes
+    assert Analysis((Proof(pair, 1, "", ""),), attack).closes
+    assert not Analysis((Proof(other, 1, "", ""),), attack).closes
+    assert not Analysis((Proof(ShuffledEpoch(1.0, 5), 1, "", ""),), attack).closes
+    assert not Analysis((Proof(pair, 1, "", ""),), Attack(ShuffleAttack(1.0, 5), 1, "", "")).closes
+    assert not Analysis((Proof(pair, 1, "", ""), Proof(other, 1, "", "")), attack).closes
+    assert not Analysis((Proof(pair, 1, "", ""),), attack, neighbors=(Analysis((), attack),)).closes
 
 
 def test_facts_default_to_nothing_claimed() -> None:

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 import calipers as cp
 from calipers.curves.gdp import gaussian_delta
 from calipers.errors import UnsupportedError
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 SIGN = (-1.0, 1.0)
 
@@ -237,7 +237,7 @@ def test_less_noise_than_can_be_measured_is_refused_by_the_analysis_itself():
     """Whoever asks the sampler without `measure` gets no proof of a run with more noise."""
     run = _run(61, 10, 0.05)
     with pytest.raises(cp.InputError, match="sigma"):
-        scheme_of(run).exposure(run)
+        scheme_of(run).analyze(run)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ class TestUnits:
         """Whoever asks the sampler without `measure` is refused."""
         run = _run(68, 10, 1.0, unit="user", records_per_unit=3)
         with pytest.raises(UnsupportedError):
-            scheme_of(run.replace(sampler=sampler)).exposure(run.replace(sampler=sampler))
+            scheme_of(run.replace(sampler=sampler)).analyze(run.replace(sampler=sampler))
 
     def test_a_unit_that_does_not_fit_the_remainder_is_refused(self):
         """Removing three records of 62 in batches of 10 removes a batch; adding three does not."""

@@ -11,8 +11,8 @@ from scipy.special import ndtr
 
 from calipers.laws.allocated.shuffle import ShuffleTest
 from calipers.measure import measure
+from calipers.measure.bounds import Bounds
 from calipers.measure.composed import LawAttack
-from calipers.measure.jaw import Evaluation
 from calipers.run import Run
 
 
@@ -68,4 +68,4 @@ def test_a_jaw_does_not_serve_the_other_side() -> None:
     """A proof is no attack: an evaluation with both bounds of one side cannot be built."""
     found = measure(Run(sample_rate=1.0, steps=1, noise_multiplier=1.0)).evaluation
     with pytest.raises(AssertionError):
-        Evaluation(found.below, found.above)
+        Bounds(found.below, found.above)

@@ -12,12 +12,12 @@ import pytest
 from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.laws.composed.product import Product
 from calipers.laws.core.source import LawSource
-from calipers.measure.choice import Greatest
-from calipers.measure.evaluation import evaluated
+from calipers.measure.bounds import Greatest
+from calipers.measure.routes import evaluated
 from calipers.mechanisms.classic import randomized_response
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
-from calipers.schemes.exposure import Attack, Exposure, Proof, closed
+from calipers.samplers.analysis import Analysis, Attack, Proof, closed
 
 DELTA, TOLERANCE = 1e-5, 1e-3
 TIGHT = 2e-3
@@ -31,13 +31,13 @@ def attack(mu: float) -> Attack:
     return Attack(gaussian(mu), 1, "dong2022:cor2.13", "All others are zero.")
 
 
-def exposure(proofs: Sequence[float], attacks: Sequence[float], neighbors: Sequence[Exposure] = ()) -> Exposure:
+def exposure(proofs: Sequence[float], attacks: Sequence[float], neighbors: Sequence[Analysis] = ()) -> Analysis:
     """Shifts of the proofs that compete and of the attacks that compete."""
     first, *more = (attack(mu) for mu in attacks)
-    return Exposure(tuple(proof(mu) for mu in proofs), first, tuple(more), tuple(neighbors))
+    return Analysis(tuple(proof(mu) for mu in proofs), first, tuple(more), tuple(neighbors))
 
 
-def jaws(*phases: Exposure) -> tuple[float, float]:
+def jaws(*phases: Analysis) -> tuple[float, float]:
     """(lower, upper) of epsilon."""
     found = evaluated(phases, replaced=False)
     return found.below.epsilon(DELTA, TOLERANCE).value, found.above.epsilon(DELTA, TOLERANCE).value
@@ -61,7 +61,7 @@ def test_the_worst_neighbor_counts_on_either_side(order: int) -> None:
     """A proof that forgot a neighbor would be too small."""
     mild, severe = exposure([1.0], [0.4]), exposure([2.0], [0.9])
     first, second = (mild, severe)[::order]
-    lower, upper = jaws(Exposure(first.proofs, first.attack, neighbors=(second,)))
+    lower, upper = jaws(Analysis(first.proofs, first.attack, neighbors=(second,)))
     assert exactly(2.0) <= upper <= exactly(2.0) * (1.0 + 1e-9)
     assert exactly(0.9) * (1.0 - TIGHT) <= lower <= exactly(0.9)
 
@@ -102,7 +102,7 @@ def test_curves_of_neighbors_are_those_of_the_proof_that_covers_them() -> None:
 def test_an_attack_that_neighbors_share_is_tried_once() -> None:
     """The same attack object behind both neighbors is one jaw."""
     one = exposure([1.0], [0.5])
-    found = evaluated([replace(one, neighbors=(Exposure((proof(1.2),), one.attack),))], replaced=False)
+    found = evaluated([replace(one, neighbors=(Analysis((proof(1.2),), one.attack),))], replaced=False)
     assert not isinstance(found.below, Greatest)
 
 
@@ -110,7 +110,7 @@ def test_an_attack_beside_another_proof_is_not_proven(monkeypatch: pytest.Monkey
     """Where the proof is another's, the pair of an attack shows its tests, and nobody builds its UPPER law."""
     monkeypatch.setattr(ReplacedPair, "upper", None)
     shown = Attack(ReplacedPair(1.0, 3), 1, "calipers:replaced-pair", "All others are zero.")
-    below = evaluated([Exposure((proof(9.0),), shown)], replaced=True).below
+    below = evaluated([Analysis((proof(9.0),), shown)], replaced=True).below
     assert below.epsilon(DELTA, TOLERANCE).value == ReplacedPair(1.0, 3).epsilon(DELTA)[0]
     hull = below.curve(1e-12, TOLERANCE)
     assert hull.epsilon(DELTA) == pytest.approx(ReplacedPair(1.0, 3).epsilon(DELTA)[0], rel=0.02)

@@ -10,8 +10,8 @@ from scipy.special import ndtr, ndtri
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.measure import grouped
-from calipers.measure.grouped import grouped_curve
+from calipers.measure import units
+from calipers.measure.units import grouped_curve
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 37, 400])
@@ -23,14 +23,14 @@ def test_the_largest_gain_is_that_of_all_breakpoints(size: int, count: int) -> N
     odds = np.sort(np.exp(rng.uniform(0.0, 8.0, count)))
     for reached in (np.sqrt(alpha), np.minimum(1.0, 20.0 * alpha), alpha, 1.0 - (1.0 - alpha) ** 9):
         expected = np.max(reached[:, None] - odds * alpha[:, None], axis=0)
-        assert np.array_equal(grouped._largest(reached, alpha, odds), expected)
+        assert np.array_equal(units._largest(reached, alpha, odds), expected)
 
 
 def test_a_single_best_breakpoint_is_not_passed_over() -> None:
     """Where all odds have their best at one breakpoint, and where it is the last one of its range."""
     alpha, reached = np.array([0.0, 0.1, 1.0]), np.array([0.0, 0.9, 1.0])
     odds = np.linspace(1.0, 8.9, 40)
-    assert np.array_equal(grouped._largest(reached, alpha, odds), 0.9 - 0.1 * odds)
+    assert np.array_equal(units._largest(reached, alpha, odds), 0.9 - 0.1 * odds)
 
 
 @pytest.mark.parametrize("records", [2, 3, 5, 8])

@@ -10,11 +10,11 @@ import pytest
 
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
-from calipers.measure.evaluation import evaluated
-from calipers.measure.jaw import Evaluation
+from calipers.measure.bounds import Bounds
+from calipers.measure.routes import evaluated
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.normal import gaussian_delta
-from calipers.schemes.exposure import Attack, Exposure, Proof, closed
+from calipers.samplers.analysis import Analysis, Attack, Proof, closed
 
 MU, EPSILON, TOLERANCE = 0.7, 0.4, 1e-2
 GAUSSIAN = gaussian(MU)
@@ -64,18 +64,18 @@ class Both(LawSource):
         return GAUSSIAN.lower(resolution, log_tail)
 
 
-def one_sided(count: int) -> Evaluation:
+def one_sided(count: int) -> Bounds:
     proof = Proof(Proven(), count, "calipers:shuffled", "The record takes part in")
-    return evaluated([Exposure((proof,), Attack(Shown(), count, "calipers:shuffled", "All."))], replaced=False)
+    return evaluated([Analysis((proof,), Attack(Shown(), count, "calipers:shuffled", "All."))], replaced=False)
 
 
-def attained(count: int) -> Evaluation:
+def attained(count: int) -> Bounds:
     return evaluated([closed(Both(), count, "calipers:allocation", "The record takes part in", "All.")], replaced=False)
 
 
-def attacked(count: int) -> Evaluation:
+def attacked(count: int) -> Bounds:
     proof = Proof(gaussian(3.0), count, "calipers:shuffled", "The record takes part in")
-    return evaluated([Exposure((proof,), Attack(Both(), count, "calipers:allocation", "All."))], replaced=False)
+    return evaluated([Analysis((proof,), Attack(Both(), count, "calipers:allocation", "All."))], replaced=False)
 
 
 @pytest.mark.parametrize("kind", [one_sided, attained])

@@ -9,8 +9,8 @@ import pytest
 
 from calipers.laws.composed.direction import Jaws
 from calipers.measure import measure
+from calipers.measure.bounds import Bounds
 from calipers.measure.composed import Composition, PairAttack, PairProof
-from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Measurement
 from calipers.run import Run
 
@@ -37,7 +37,7 @@ def vague() -> tuple[Measurement, Measurement]:
     assert isinstance(above, PairProof)
     assert isinstance(below, PairAttack)
     composed = Vague(above.composed.product)
-    blunt = Evaluation(replace(above, composed=composed), replace(below, composed=composed), closes=True)
+    blunt = Bounds(replace(above, composed=composed), replace(below, composed=composed), closes=True)
     return sharp, replace(sharp, evaluation=blunt, _answers={}, _missed=[])
 
 

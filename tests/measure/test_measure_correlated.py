@@ -12,8 +12,7 @@ import calipers as cp
 from calipers.bracket import Kind
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import CorrelatedNoise
-from calipers.measure.correlated import correlated_of, load_matrix
-from calipers.measure.correlated_estimate import estimated_delta
+from calipers.measure.correlated import correlated_of, estimated_delta, load_matrix
 from calipers.mechanisms import NoiseMatrix, Patterns, compose, poisson_gaussian
 
 IDENTITY = NoiseMatrix.of_toeplitz([1.0], 300)

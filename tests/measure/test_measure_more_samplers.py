@@ -11,7 +11,7 @@ from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
-from calipers.measure.grouped import _largest, grouped_curve
+from calipers.measure.units import _largest, grouped_curve
 from calipers.numerics.normal import gaussian_epsilon
 from calipers.run import Run
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 import calipers as cp
-from calipers.measure.grouped import GroupedProof
+from calipers.measure.units import GroupedProof
 
 MNIST = {"dataset_size": 60_000, "epochs": 1, "noise_multiplier": 1.1, "sampler": "shuffle", "adjacency": "zero-out"}
 KEPT = {

@@ -13,8 +13,8 @@ import pytest
 import calipers as cp
 from calipers.errors import CertificationError
 from calipers.laws.core.drawn_shift import Shifts
-from calipers.measure.choice import Greatest, Least
-from calipers.measure.told import ToldProof
+from calipers.measure.bounds import Greatest, Least
+from calipers.measure.units import ToldProof
 from calipers.numerics.normal import gaussian_delta
 
 NOISE = 0.8

@@ -13,7 +13,7 @@ from drivers.many import alone
 from calipers.errors import CalipersError
 from calipers.measure import Measurement, measure
 from calipers.run import Run
-from calipers.schemes import SAMPLERS
+from calipers.samplers import SAMPLERS
 
 pytestmark = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="asks in a forked process, where nothing is cached"

@@ -7,7 +7,7 @@ import json
 import pytest
 from oracles.make_brackets import DELTA, EPSILON, RUNS, TARGET, line
 
-from calipers.schemes import SAMPLERS
+from calipers.samplers import SAMPLERS
 
 TOLERANCE = 1e-6
 """Relative: more than two machines differ by, less than any change of a proof or an attack."""

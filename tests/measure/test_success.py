@@ -11,7 +11,7 @@ from scipy.stats import binom, norm
 import calipers as cp
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import Beside, measure
-from calipers.measure.success import others_are_zero
+from calipers.measure.routes import others_are_zero
 from calipers.stated import Guarantee
 
 GAUSSIAN = cp.Run(sample_rate=1.0, steps=4, noise_multiplier=2.0)  # mu = sqrt(4)/2 = 1

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from calipers.errors import InputError, UnsupportedError
+from calipers.mechanisms import TreeNoise
 from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns, best_pattern, best_values
 from calipers.numerics.types import FloatArray
 
@@ -37,7 +38,7 @@ def random_matrix(rng: np.random.Generator, kind: str, steps: int, separation: i
     if kind == "toeplitz":
         return NoiseMatrix.of_toeplitz(np.append(1.0, rng.normal(size=steps - 1)), steps)
     if kind == "tree":
-        return NoiseMatrix.tree(steps)
+        return TreeNoise(steps)
     dense = rng.uniform(0.05, 1.0, (steps, steps)) if kind == "positive" else rng.normal(size=(steps, steps))
     dense = np.tril(dense) * (1.0 if kind != "banded" else np.tri(steps) - np.tri(steps, k=-separation))
     return NoiseMatrix.of(dense + 0.1 * np.eye(steps))
@@ -81,7 +82,7 @@ def test_a_pattern_too_close_would_show_more() -> None:
 
 def test_tree_of_a_power_of_two() -> None:
     """One participation is in log2(T) + 1 nodes; eight steps have fifteen nodes."""
-    tree = NoiseMatrix.tree(8)
+    tree = TreeNoise(8)
     dense = tree.materialized().dense
     assert dense is not None
     assert dense.shape == (15, 8)

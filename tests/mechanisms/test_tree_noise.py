@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from calipers.mechanisms import NoiseMatrix, Patterns
+from calipers.mechanisms import Patterns, TreeNoise
 
 
 def squared(steps: int, pattern: tuple[int, ...]) -> int:
@@ -23,7 +23,7 @@ def squared(steps: int, pattern: tuple[int, ...]) -> int:
 @pytest.mark.parametrize(("steps", "separation", "most"), [(14, 3, 5), (16, 5, 4), (21, 6, 4), (13, 1, 13), (24, 7, 2)])
 def test_every_pattern_lies_between_the_ends(steps: int, separation: int, most: int) -> None:
     """No pattern shows more than the upper end, and the one that is named shows the lower end."""
-    found = NoiseMatrix.tree(steps).sensitivity(Patterns(separation, most))
+    found = TreeNoise(steps).sensitivity(Patterns(separation, most))
     best = max(
         squared(steps, pattern)
         for count in range(1, most + 1)
@@ -41,7 +41,7 @@ def test_every_pattern_lies_between_the_ends(steps: int, separation: int, most: 
 )
 def test_the_tree_is_never_wider_than_its_matrix(steps: int, separation: int, most: int | None) -> None:
     """The bound of every row's best pattern on C'C is the other way to it."""
-    patterns, tree = Patterns(separation, most), NoiseMatrix.tree(steps)
+    patterns, tree = Patterns(separation, most), TreeNoise(steps)
     found, dense = tree.sensitivity(patterns), tree.materialized().sensitivity(patterns)
     assert found.upper <= dense.upper * (1.0 + 1e-12)
     assert dense.lower <= found.upper
@@ -52,5 +52,5 @@ def test_the_tree_is_never_wider_than_its_matrix(steps: int, separation: int, mo
 def test_a_hundred_thousand_steps_are_few() -> None:
     """The bracket of the sensitivity is within one percent, and no matrix is made."""
     for patterns in (Patterns(5000), Patterns(100, 20), Patterns(1), Patterns(300)):
-        found = NoiseMatrix.tree(100_000).sensitivity(patterns)
+        found = TreeNoise(100_000).sensitivity(patterns)
         assert found.lower <= found.upper <= 1.01 * found.lower

@@ -16,7 +16,7 @@ computed from them. 1/sigma is rounded once (u) and moves a log ratio z/sigma - 
 its size plus that of its parts, which `Law.shift_error` (8e-16 (30 + |log L|) a step) covers. q = B/N and the
 participation r = kept/N are rounded once (u): 1 - q + q L moves by a relative 2 u at most, one sixteenth of the
 same charge, and masses of both hypotheses by as much, which `ATOM_ROUNDING` covers. mu of fixed batches is charged
-eight units (`measure/closed.py`).
+eight units (`measure/bounds.py`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import numpy as np
 
 from calipers.errors import InputError
 from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
-from calipers.mechanisms import NoiseMatrix, Patterns
+from calipers.mechanisms import NoiseMatrix, Patterns, TreeNoise
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.normal import gaussian_epsilon
 from calipers.run import Run
@@ -145,7 +145,7 @@ def correlated(rng: np.random.Generator) -> Asked:
     steps, bands = int(rng.integers(20, 400)), int(rng.integers(1, 6))
     cyclic, form = bool(rng.random() < 0.5), int(rng.integers(3))
     if form == 0 and not cyclic:
-        matrix, bands = NoiseMatrix.tree(steps), 1
+        matrix, bands = TreeNoise(steps), 1
     elif form == 1:
         steps = min(steps, 60)
         dense = np.tril(rng.uniform(0.2, 1.0, (steps, steps))) * (np.tri(steps) - np.tri(steps, k=-bands))

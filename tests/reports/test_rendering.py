@@ -27,7 +27,7 @@ from calipers.reports.report import brief_measurement
 from calipers.reports.terminal import to_text
 from calipers.reports.words import describe, describe_phases
 from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, VIEWS, Run
-from calipers.schemes import scheme_named
+from calipers.samplers import scheme_named
 
 BASE = Run(dataset_size=60_000, batch_size=256, epochs=60, noise_multiplier=1.1)
 

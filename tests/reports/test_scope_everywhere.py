@@ -17,7 +17,7 @@ from calipers.reports.records import measurement_document
 from calipers.reports.report import brief_measurement, report_measurement
 from calipers.reports.terminal import to_text
 from calipers.run import ADJACENCIES
-from calipers.schemes import SAMPLERS
+from calipers.samplers import SAMPLERS
 
 SIZES = {"dataset_size": 62, "batch_size": 10, "noise_multiplier": 2.0}
 KEYS = {

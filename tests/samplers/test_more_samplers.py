@@ -107,7 +107,7 @@ def test_an_interrupted_stream_goes_on(sampler):
 
 @pytest.mark.parametrize("sampler", EVERYONE, ids=lambda sampler: sampler.law().sampler)
 def test_the_run_of_a_sampler_draws_with_that_sampler(sampler):
-    from calipers.schemes import scheme_of
+    from calipers.samplers import scheme_of
     from calipers.training.plan import run_of
 
     run = run_of(sampler, noise_multiplier=1.0, adjacency="zero-out")

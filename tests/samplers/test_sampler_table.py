@@ -15,7 +15,7 @@ from calipers.explorer.requests import read_asked
 from calipers.measure import measure
 from calipers.probing.probe import probe
 from calipers.run import Run
-from calipers.schemes import SAMPLERS, scheme_of
+from calipers.samplers import SAMPLERS, scheme_of
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/samplers.md"
 SIZES = {"dataset_size": 120, "batch_size": 12}

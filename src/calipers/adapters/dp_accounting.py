@@ -43,20 +43,18 @@ from calipers.laws.composed.product import Product
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.profile_law import law_of_curve
 from calipers.laws.core.source import KnownLaws, LawSource
-from calipers.measure.closed import gaussians
+from calipers.measure.bounds import Bounds, gaussians
 from calipers.measure.composed import Composition, composition
-from calipers.measure.evaluation import gaussian_releases
-from calipers.measure.guarantees import no_release
-from calipers.measure.jaw import Evaluation
+from calipers.measure.guarantees import evaluation_of, no_release, stated_measurement
 from calipers.measure.measurement import Measurement
-from calipers.measure.released import evaluation_of, stated_measurement
+from calipers.measure.routes import gaussian_releases
 from calipers.measure.selection import selected
 from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.mechanisms.selection import Trials
 from calipers.mechanisms.sided import Sided
 from calipers.run import ADJACENCIES, Run, as_phases
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 from calipers.stated import Stated
 from calipers.synonyms import adjacency_named
 
@@ -202,11 +200,11 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
     return Subsampled(inner, rate)
 
 
-def _selection(release: _Release, adjacency: str) -> Evaluation:
+def _selection(release: _Release, adjacency: str) -> Bounds:
     return selected(_evaluation(dict(release.inner), adjacency), Trials(*release.parameters))
 
 
-def _evaluation(releases: dict[_Release, int], adjacency: str) -> Evaluation:
+def _evaluation(releases: dict[_Release, int], adjacency: str) -> Bounds:
     if not releases:
         return no_release()
     total = sum(releases.values())
@@ -294,8 +292,8 @@ def _phase_event(run: Run, library: Any) -> DpEvent:
     noise = library.GaussianDpEvent(run.noise_multiplier)
     if scheme_of(run).independent:
         return library.SelfComposedDpEvent(library.PoissonSampledDpEvent(run.rate, noise), run.total_steps)
-    seen = scheme_of(run).exposure(run).proofs[0]
-    if seen.shift is not None and scheme_of(run).exposure(run).closes:
+    seen = scheme_of(run).analyze(run).proofs[0]
+    if seen.shift is not None and scheme_of(run).analyze(run).closes:
         return library.SelfComposedDpEvent(noise, seen.count)
     raise UnsupportedError(
         f"sampler={run.sampler!r} cannot be written as an event: dp_accounting has none for it, and Poisson sampling "

@@ -3,7 +3,7 @@
 A round draws clients, clips the update of each to a norm C, and releases the sum (or the mean over a known number of
 clients) with Gaussian noise. The noise multiplier of a round is the deviation of the noise on the *sum* divided by C.
 
-- **Drawn rounds.** Clients are drawn anew in every round by a sampler of `calipers.schemes`.
+- **Drawn rounds.** Clients are drawn anew in every round by a sampler of `calipers.samplers`.
 - **Known rounds.** It is known who takes part, or cannot be excluded: every round is one Gaussian release. A client
   that is replaced moves the sum by up to 2C, one whose update is zeroed out by up to C.
 """
@@ -18,7 +18,7 @@ from calipers.adapters.opacus_attachment import unproven
 from calipers.bracket import Bracket
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import CorrelatedNoise, Measurement, measure
-from calipers.measure.jaw import Evaluation
+from calipers.measure.bounds import Bounds
 from calipers.measure.measurement import Claim
 from calipers.run import Run
 from calipers.scope import FIXED
@@ -79,7 +79,7 @@ class FederatedRun:
         measured = measure(self.runs, tolerance=tolerance)
         evaluation = measured.evaluation
         if not self.attained:
-            evaluation = Evaluation(evaluation.above, unproven(why).below)
+            evaluation = Bounds(evaluation.above, unproven(why).below)
         conditions = (*self.reasons, *self.conditions, *measured.conditions, FIXED)
         return dataclasses.replace(measured, evaluation=evaluation, conditions=conditions)
 

@@ -45,7 +45,7 @@ from calipers.domains import COUNT, POSITIVE, PROBABILITY
 from calipers.errors import InputError, UnsupportedError
 from calipers.extras import library
 from calipers.measure import Measurement, measure
-from calipers.measure.jaw import Evaluation
+from calipers.measure.bounds import Bounds
 from calipers.mechanisms import compose, laplace, randomized_response
 
 _MISSING = "Reading NVFlare needs NVFlare; install it with: pip install '.[nvflare]'"
@@ -174,5 +174,5 @@ def _measured(messages: Sequence[_Message], replace: bool, conditions: tuple[str
     below = measure(compose(*seen))
     said = (UPDATES, STEPS, FINITE, *conditions, *((REPLACED,) if replace else ()), GENERATORS)
     return dataclasses.replace(
-        above, evaluation=Evaluation(above.evaluation.above, below.evaluation.below), conditions=said
+        above, evaluation=Bounds(above.evaluation.above, below.evaluation.below), conditions=said
     )

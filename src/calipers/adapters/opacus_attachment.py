@@ -26,8 +26,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import PROBABILITY, choice
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.measure import Measurement, measure
-from calipers.measure.closed import KnownCurve
-from calipers.measure.jaw import Evaluation
+from calipers.measure.bounds import Bounds, KnownCurve
 from calipers.measure.measurement import Claim
 from calipers.numerics.types import IntArray
 from calipers.run import ADJACENCIES, Run
@@ -229,14 +228,14 @@ class Attachment:
         conditions = (*found.reasons, *filter(None, [found.note]), *measured.conditions, *self.conditions)
         evaluation = measured.evaluation
         if not found.attained:
-            evaluation = Evaluation(evaluation.above, unproven(found.note or why).below)
+            evaluation = Bounds(evaluation.above, unproven(found.note or why).below)
         claim = claim or measured.claim
         return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions)
 
     def _filtered(self, paying: PaidSteps, tolerance: float) -> Measurement:
         """The filter's number, which holds whatever was chosen."""
         above = paying.above()
-        evaluation = Evaluation(above, unproven(NO_ATTACK).below)
+        evaluation = Bounds(above, unproven(NO_ATTACK).below)
         return Measurement((), evaluation, Claim(above, tolerance), tolerance, self.conditions, stated=paying.stated)
 
     def epsilon(self, delta: float, *, tolerance: float = 1e-3, **reading: Any) -> Bracket:
@@ -366,9 +365,9 @@ def unexplained(told: int, described: int, who: str = "The accountant's history 
 _SOURCE = "true of every mechanism"
 
 
-def unproven(reason: str) -> Evaluation:
+def unproven(reason: str) -> Bounds:
     """Epsilon between 0 and infinity; `reason` says why no more is known."""
     nothing = Evidence(Kind.THEOREM, f"No finite number is proven. {reason}", _SOURCE)
     guess = Evidence(Kind.TEST, f"Guessing: no attack is claimed. {reason}", _SOURCE)
     perfect = TradeoffCurve.from_tests([0.0], [1.0], side=Side.UPPER)
-    return Evaluation(KnownCurve(perfect, nothing), KnownCurve(TradeoffCurve.perfect_privacy(Side.LOWER), guess))
+    return Bounds(KnownCurve(perfect, nothing), KnownCurve(TradeoffCurve.perfect_privacy(Side.LOWER), guess))

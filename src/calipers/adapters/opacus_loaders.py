@@ -32,9 +32,8 @@ from calipers.adapters.torch_sampler import TorchBatches
 from calipers.adapters.watched_release import Divided
 from calipers.errors import InputError, UnsupportedError
 from calipers.opacus_releases import VERSIONS, run_keys
-from calipers.samplers import Sampler
-from calipers.schemes import SAMPLERS, scheme_named
-from calipers.schemes.scheme import Scheme
+from calipers.samplers import SAMPLERS, Sampler, scheme_named
+from calipers.samplers.analysis import Scheme
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from calipers.measure import Measurement, measure
-from calipers.measure.jaw import Evaluation
+from calipers.measure.bounds import Bounds
 from calipers.run import Run
 
 MANY_LEVELS = 32
@@ -33,7 +33,7 @@ def measured_phases(runs: tuple[Run, ...], tolerance: float) -> Measurement:
         return measure(runs, tolerance=tolerance)
     above = measure(_together(runs, min), tolerance=tolerance)
     below = measure(_together(runs, max), tolerance=tolerance)
-    evaluation = Evaluation(above.evaluation.above, below.evaluation.below)
+    evaluation = Bounds(above.evaluation.above, below.evaluation.below)
     note = (
         f"{len(runs)} phases were measured as {MANY_LEVELS} or fewer, the upper bound with the least and the lower "
         "bound with the largest noise of those put together."

@@ -20,7 +20,7 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.kept import kept
 from calipers.laws.composed.renyi import renyi_above, renyi_below
-from calipers.measure.jaw import Found, Jaw
+from calipers.measure.bounds import Bound, BoundValue
 from calipers.numerics.types import FloatArray
 
 STATEMENT = "calipers:adaptive-menu"
@@ -37,7 +37,7 @@ def best_sum(values: Sequence[float], costs: Sequence[int], budget: int) -> floa
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptiveProof(Jaw):
+class AdaptiveProof(Bound):
     """At least what any policy within the budget shows."""
 
     solver: Solver
@@ -45,25 +45,25 @@ class AdaptiveProof(Jaw):
     side = Side.UPPER
 
     @implements("calipers:adaptive-menu")
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least epsilon(delta) of every policy: where the chords of the upper profile reach delta."""
         found = self.solver.upper(depth_of(delta))
-        return Found(max(_crossing(nodes, values, delta) for nodes, values in found), self.evidence())
+        return BoundValue(max(_crossing(nodes, values, delta) for nodes, values in found), self.evidence())
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At least delta(epsilon) of every policy, on the chord in e^epsilon."""
         found = max(_at(nodes, values, epsilon) for nodes, values in self.solver.upper(1.0))
         for _ in range(2):  # the first answer may be all rounding, and says how deep to look at least
             if found < PRECISION.deep:
                 deep = self.solver.upper(depth_of(found))
                 found = min(found, max(_at(nodes, values, epsilon) for nodes, values in deep))
-        return Found(found, self.evidence())
+        return BoundValue(found, self.evidence())
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """The largest sum of divergences that the budget admits, which no policy exceeds."""
         menu = self.solver.menu
         each = [max(renyi_above(factors, order) for factors in step.dominating) for step in menu.steps]
-        return Found(best_sum(each, menu.costs, self.solver.budget) * (1.0 + 1e-12), self.evidence())
+        return BoundValue(best_sum(each, menu.costs, self.solver.budget) * (1.0 + 1e-12), self.evidence())
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -113,43 +113,43 @@ def _at(nodes: FloatArray, values: FloatArray, epsilon: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptiveAttack(Jaw):
+class AdaptiveAttack(Bound):
     """At most what one explicit policy shows."""
 
     solver: Solver
     scene: str
     side = Side.LOWER
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At most epsilon(delta): log((power - delta) / false positive rate) of the best test."""
         best = 0.0
         for alpha, power in self.solver.tests(depth_of(delta)):
             useful = power > delta
             if np.any(useful & (alpha <= 0.0)):
-                return Found(math.inf, self.evidence())
+                return BoundValue(math.inf, self.evidence())
             if np.any(useful):
                 gain = np.log((power[useful] - delta) / alpha[useful])
                 best = max(best, float(np.max(gain)) * (1.0 - 1e-12))
-        return Found(best, self.evidence())
+        return BoundValue(best, self.evidence())
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most delta(epsilon): power - e^epsilon times the false positive rate of the best test."""
         found = self._best(epsilon, 1.0)
         if found < PRECISION.deep:
             found = max(found, self._best(epsilon, depth_of(max(found, 1e-10))))
-        return Found(found, self.evidence())
+        return BoundValue(found, self.evidence())
 
     def _best(self, epsilon: float, depth: float) -> float:
         gains = [np.max(power - math.exp(epsilon) * alpha * (1.0 + 1e-12)) for alpha, power in self.solver.tests(depth)]
         return max(0.0, float(max(gains)) * (1.0 - 1e-12))
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """The steps that the budget admits with the largest sum of divergences, taken without looking."""
         menu = self.solver.menu
         kinds = [(step, cost) for step, cost in zip(menu.steps, menu.costs, strict=True) if step.attained]
         each = [renyi_below(step.attained, order) for step, _ in kinds]
         found = best_sum(each, [cost for _, cost in kinds], self.solver.budget) if kinds else 0.0
-        return Found(found * (1.0 - 1e-12), self.evidence())
+        return BoundValue(found * (1.0 - 1e-12), self.evidence())
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:

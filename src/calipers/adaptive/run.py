@@ -26,9 +26,8 @@ from calipers.errors import InputError
 from calipers.kept import kept
 from calipers.laws.composed.product import Product
 from calipers.measure import Claim, Measurement
-from calipers.measure.closed import one_gaussian
-from calipers.measure.jaw import Evaluation
-from calipers.measure.released import written
+from calipers.measure.bounds import Bounds, one_gaussian
+from calipers.measure.guarantees import written
 from calipers.numerics.decimals import setting
 from calipers.run import KEYS, Run, as_phases
 from calipers.run_keys import as_toml, called, known, overridden, read_toml
@@ -148,7 +147,7 @@ class AdaptiveRun:
         """What dominates each step, and what an attack sees of it."""
         return tuple(step_pairs(name, step) for name, step in self.menu.items())
 
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> Bounds:
         """The upper bound and the attack; where all steps are Gaussian releases, one Gaussian in closed form."""
         pairs = self.pairs()
         shifts = [pair.shift for pair in pairs if pair.shift is not None]
@@ -163,7 +162,7 @@ class AdaptiveRun:
         reason = f"Every step of the menu is dominated by its pair after every past ({len(pairs)} kinds of steps)."
         scene = " ".join(dict.fromkeys(pair.scene for pair in pairs))
         closes = all(pair.closes for pair in pairs)
-        return Evaluation(AdaptiveProof(solver, reason), AdaptiveAttack(solver, scene), closes)
+        return Bounds(AdaptiveProof(solver, reason), AdaptiveAttack(solver, scene), closes)
 
     def measured(self, tolerance: float = 1e-3) -> Measurement:
         """The measurement of this run, as `calipers.measure` returns it: lower <= truth over all policies <= upper.

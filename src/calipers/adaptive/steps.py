@@ -16,13 +16,13 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 from calipers.measure.divisors import is_divided, rate_moves
-from calipers.measure.evaluation import factors_of
+from calipers.measure.routes import factors_of
 from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run import Run
-from calipers.schemes import scheme_of
-from calipers.schemes.exposure import Exposure
+from calipers.samplers import scheme_of
+from calipers.samplers.analysis import Analysis
 from calipers.stated import Guarantee
 
 Step: TypeAlias = Run | LawSource | Product | Guarantee
@@ -101,13 +101,13 @@ def _of_run(run: Run) -> StepPairs:
         raise UnsupportedError(f"groups of records take turns; a step of the menu is a whole cycle of {run.cycle}.")
     remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
     scheme.noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
-    exposure = scheme.exposure(run)
+    exposure = scheme.analyze(run)
     attack = tuple(factors_of([exposure.attack]))
     seen = () if any(source.interchangeable for source, _ in attack) else attack
     return _pairs(tuple(_best(e) for e in (exposure, *exposure.neighbors)), seen, exposure.attack.scene)
 
 
-def _best(exposure: Exposure) -> Proofs:
+def _best(exposure: Analysis) -> Proofs:
     """Of the proofs that compete the one whose steps have the smallest total variations; any of them would hold."""
     choices = [tuple(factors_of([proof])) for proof in exposure.proofs]
     if len(choices) == 1:

@@ -40,8 +40,8 @@ from calipers.domains import COUNT, COUNT_FROM_ZERO, POSITIVE, POSITIVE_PROBABIL
 from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
 from calipers.run import ADJACENCIES, NORMALIZATIONS, Run
-from calipers.schemes import SAMPLERS, scheme_named, scheme_of
-from calipers.schemes.scheme import Scheme, Sums
+from calipers.samplers import SAMPLERS, scheme_named, scheme_of
+from calipers.samplers.analysis import AuditedSums, Scheme
 
 # Doubles that one chunk of outputs may hold (32 MiB), and runs that are plenty for a chunk.
 CHUNK_NUMBERS = 2**22
@@ -52,7 +52,7 @@ WHOLE = 1e-9
 
 @implements("wang2026:def2.7", "wang2026:def2.8", "wang2026:def2.9", "wang2026:defA.1")
 @dataclass(frozen=True, kw_only=True)
-class NoisySums(Sums):
+class NoisySums(AuditedSums):
     """One or many rounds of a divided noisy sum on the dataset above.
 
     `others` is N and `gradient` v. An epoch has `rounds` rounds (1 under Poisson sampling, where `epochs` counts the
@@ -88,7 +88,7 @@ class NoisySums(Sums):
 
     def _check_fixed_batches(self) -> None:
         # Without the record its others alone fill the batches; in a fixed order they would all move up.
-        if self.adjacency == "add-remove" and self.scheme.drawn_by == "Deterministic":
+        if self.adjacency == "add-remove" and self.scheme.name == "deterministic":
             raise InputError(
                 "Removing a record from batches in a fixed order moves all later ones; use adjacency='zero-out' or "
                 "'substitute'."

@@ -30,6 +30,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -80,6 +81,11 @@ class Game:
     def size(self, number: int) -> int:
         """Trials for each hypothesis in a chunk."""
         return min(self.chunk, self.trials - number * self.chunk)
+
+    def lost(self, numbers: Sequence[int], why: str) -> TargetError:
+        """The error when one of these chunks was lost, with what it takes to play it again."""
+        where = f"One of the chunks {', '.join(map(str, numbers))}, seed {self.seed}."
+        return failure(self.target.name, why, where, min(numbers), self.seed)
 
     def description(self) -> dict[str, object]:
         """What the ledger's fingerprint is made of."""
@@ -178,12 +184,12 @@ def checked_seed(seed: object) -> int:
 
 
 def _played(game: Game, stages: Sequence[int], book: Ledger | None, playing: Playing) -> Iterator[Scores]:
-    known = {} if book is None else _kept(game, book)
+    known, work = {} if book is None else _kept(game, book), partial(play_chunk, game)
     progress = playing.progress or (lambda done, total: None)
     done = sum(game.size(number) for number in known)
     progress(done, game.trials)
     if known:
-        for found in each_played(play_chunk, game, [min(known)], playing.jobs, playing.joblib_backend):
+        for _, found in each_played(work, game.lost, [min(known)], playing.jobs, playing.joblib_backend):
             _check_repeated(game, known[found.number], found, resumed=True)
     repeat = playing.repeat_first and not known
     for trials in stages:
@@ -192,7 +198,7 @@ def _played(game: Game, stages: Sequence[int], book: Ledger | None, playing: Pla
         # Chunk 0 is played twice.
         numbers = [0, *missing] if repeat and missing else missing
         repeat = repeat and not missing
-        for found in each_played(play_chunk, game, numbers, playing.jobs, playing.joblib_backend):
+        for _, found in each_played(work, game.lost, numbers, playing.jobs, playing.joblib_backend):
             if found.number in known:
                 _check_repeated(game, known[found.number], found, resumed=False)
                 continue

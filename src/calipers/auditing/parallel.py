@@ -22,34 +22,32 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from calipers.auditing.targets import failure
 from calipers.errors import InputError, MissingExtraError
 from calipers.extras import hint, library
-
-if TYPE_CHECKING:
-    from calipers.auditing.game import Game
-    from calipers.auditing.ledger import PlayedChunk
 
 PROCESSES = ("loky", "multiprocessing")
 LOCAL = (*PROCESSES, "threading", "sequential")
 CLUSTERS = {"dask": "distributed", "ray": "ray"}
 
-Work = Callable[["Game", int], "PlayedChunk"]
+Played = TypeVar("Played")
+Work = Callable[[int], Played]
+Lost = Callable[[Sequence[int], str], Exception]
+"""The error when one of these chunks was lost, and why."""
 
 
 def each_played(
-    work: Work, game: Game, numbers: Sequence[int], jobs: int, backend: str | None
-) -> Iterator[PlayedChunk]:
-    """`work(game, number)` for each number, in the order in which they finish.
+    work: Work[Played], lost: Lost, numbers: Sequence[int], jobs: int, backend: str | None
+) -> Iterator[tuple[int, Played]]:
+    """(number, `work(number)`) for each number, in the order in which they finish.
 
-    Errors of `work` come through as they are. A worker that dies takes its chunk along; that is a `TargetError` too.
+    Errors of `work` come through as they are. A worker that dies takes its chunk along: the error of `lost`.
     """
     workers = checked_jobs(jobs)
     if backend is None and workers == 1:
-        return (work(game, number) for number in numbers)
-    return _shared(work, game, numbers, workers, "loky" if backend is None else checked_backend(backend))
+        return ((number, work(number)) for number in numbers)
+    return _shared(work, lost, numbers, workers, "loky" if backend is None else checked_backend(backend))
 
 
 def checked_jobs(jobs: object) -> int:
@@ -73,7 +71,9 @@ def checked_backend(name: str) -> str:
     return name
 
 
-def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backend: str) -> Iterator[PlayedChunk]:
+def _shared(
+    work: Work[Played], lost: Lost, numbers: Sequence[int], workers: int, backend: str
+) -> Iterator[tuple[int, Played]]:
     library("joblib", "Several processes need joblib: pip install '.[parallel]' in the clone; or play with jobs=1.")
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -81,13 +81,12 @@ def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backen
     # A cluster says itself how many workers it has.
     count = -1 if backend in CLUSTERS and workers == 1 else workers
     try:
-        for found in _finished(work, game, numbers, backend, count, flying):
-            flying.remove(found.number)
+        for found in _finished(work, numbers, backend, count, flying):
+            flying.remove(found[0])
             yield found
     except TerminatedWorkerError as error:
         said = "a worker process died, of a crash or for lack of memory; play with jobs=1 to see where"
-        where = f"One of the chunks {', '.join(map(str, sorted(set(flying))))}, seed {game.seed}."
-        raise failure(game.target.name, said, where, min(flying), game.seed) from error
+        raise lost(sorted(set(flying)), said) from error
     except ValueError as error:
         if backend == "dask" and "Client" in str(error):
             raise InputError(
@@ -96,16 +95,16 @@ def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backen
         raise
 
 
-def _as_child(work: Work, game: Game, number: int, parent: int | None) -> PlayedChunk:
+def _as_child(work: Work[Played], number: int, parent: int | None) -> tuple[int, Played]:
     """The work, in a worker that ends with its parent."""
     if parent is not None:
         end_with(parent)
-    return work(game, number)
+    return number, work(number)
 
 
 def _finished(
-    work: Work, game: Game, numbers: Sequence[int], backend: str, count: int, flying: list[int]
-) -> Iterator[PlayedChunk]:
+    work: Work[Played], numbers: Sequence[int], backend: str, count: int, flying: list[int]
+) -> Iterator[tuple[int, Played]]:
     """The chunks as joblib returns them; `flying` lists the numbers that were handed out."""
     from joblib import Parallel, delayed, parallel_config
     from joblib.parallel import get_active_backend
@@ -115,7 +114,7 @@ def _finished(
     def tasks(part: Sequence[int]) -> Iterator[object]:
         for number in part:
             flying.append(number)
-            yield delayed(_as_child)(work, game, number, parent)
+            yield delayed(_as_child)(work, number, parent)
 
     # Workers that wait for their first task watch as well.
     settings = {"initializer": end_with, "initargs": (parent,)} if backend == "loky" else {}

@@ -16,14 +16,14 @@ the direction that harms.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
 
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
-from calipers.auditing.game import Game, HowToPlay, Playing, game_of, play
-from calipers.auditing.ledger import PlayedChunk
+from calipers.auditing.game import Game, HowToPlay, Playing, Scores, game_of, play
 from calipers.auditing.one_run_game import CanaryScores, SelfTest, audit_one_run
 from calipers.auditing.parallel import each_played
 from calipers.auditing.sequential import Look, planned_looks
@@ -83,10 +83,10 @@ def _falls(absent: FloatArray, present: FloatArray, confidence: float, look: Loo
     return judge(split, profile, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
 
 
-def _one_game(games: Game, number: int) -> PlayedChunk:
+def _one_game(games: Game, number: int) -> Scores:
     """One whole game without the record, with a seed of its own; runs in a worker."""
     seed = int(np.random.SeedSequence(games.seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
-    scores = play(
+    return play(
         games.target,
         games.distinguisher,
         trials=games.trials,
@@ -95,7 +95,6 @@ def _one_game(games: Game, number: int) -> PlayedChunk:
         time_limit=games.time_limit,
         repeat_first=number == 0,
     )
-    return PlayedChunk(number, scores.absent, scores.present, ())
 
 
 def self_test(
@@ -118,8 +117,9 @@ def self_test(
     playing = Playing(**how)
     games = game_of(IgnoresRecord(target), distinguisher, trials, seed, playing)
     found = dict.fromkeys(STATISTICS, 0)
-    for done, scores in enumerate(each_played(_one_game, games, range(repeats), playing.jobs, None), 1):
-        coins = np.random.default_rng(np.random.SeedSequence(games.seed, spawn_key=(scores.number, 1)))
+    work = partial(_one_game, games)
+    for done, (number, scores) in enumerate(each_played(work, games.lost, range(repeats), playing.jobs, None), 1):
+        coins = np.random.default_rng(np.random.SeedSequence(games.seed, spawn_key=(number, 1)))
         for name, claimed in leakage_found(scores.absent, scores.present, confidence, games.chunk, coins).items():
             found[name] += claimed
         if playing.progress is not None:

@@ -21,7 +21,7 @@ from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, me
 from calipers.measure.correlated import TREE
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 from calipers.synonyms import key_named
 
 _COARSE = 1e-2

@@ -19,7 +19,7 @@ from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import InputError
 from calipers.extras import library, on_demand
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 
 class _KerasStopping:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from calipers.errors import InputError
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 
 class Progress(Protocol):

@@ -13,7 +13,7 @@ from fractions import Fraction
 from calipers.errors import UnsupportedError
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 from calipers_verify.steps import NOISE
 
 _STATED = frozenset(

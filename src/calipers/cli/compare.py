@@ -28,7 +28,7 @@ from calipers.cli.patience import patience
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
 from calipers.run import KEYS, Run, like_beside_like
-from calipers.schemes import SAMPLERS, scheme_named
+from calipers.samplers import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions

@@ -21,7 +21,7 @@ from calipers.cli.patience import Progress, counting, leave
 from calipers.cli.train_audits import audit_options, check_audit, played_lira, show_lira
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
-from calipers.schemes import ASSUMED
+from calipers.samplers import ASSUMED
 
 if TYPE_CHECKING:
     from calipers.cli.train_plan import Planned

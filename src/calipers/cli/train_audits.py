@@ -7,7 +7,6 @@ else teaches it, so that a model that knows it has seen the record.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from calipers.errors import InputError
 
 if TYPE_CHECKING:
     from calipers.cli.train_plan import Planned
-    from calipers.training.canaries import Canaries, CanaryPairs
     from calipers.training.datasets import Dataset
     from calipers.training.shadows import Lira
 
@@ -62,25 +60,6 @@ def check_audit(chosen: dict[str, Any], others: Mapping[str, object]) -> None:
         return
     why = "is about one training, and --lira trains many; leave one of them out."
     refuse(why, canaries=chosen["canaries"], **others)
-
-
-def with_canaries(data: Dataset, chosen: dict[str, Any]) -> tuple[Dataset, int, Canaries | CanaryPairs | None]:
-    """(the records that are none, from how many the sampler draws, the canaries)."""
-    from calipers.training.canaries import Canaries, CanaryPairs
-
-    count, kind = chosen["canaries"], chosen["canary_kind"]
-    if count is None:
-        return data, data.size, None
-    if kind == "gradients":
-        return data, data.size + count, Canaries(count)
-    examples = count if kind == "examples" else 2 * count
-    Domain(1, data.size - 1, integer=True).check_int("canaries", examples, f"{data.name} has {data.size} records.")
-    rest = data.size - examples
-    records, labels = data.records[rest:], (data.labels[rest:] + 1) % data.classes
-    real = replace(data, records=data.records[:rest], labels=data.labels[:rest])
-    if kind == "examples":
-        return real, data.size, Canaries(count, records=records, labels=labels)
-    return real, data.size - count, CanaryPairs(records, labels)
 
 
 def played_lira(job: Planned, chosen: dict[str, Any], delta: float, tolerance: float) -> Lira:

@@ -5,13 +5,14 @@ What cannot be measured is refused here, before hours of training; PyTorch is no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from calipers.cli.kinds import picked
+from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.run import NEEDED, Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 if TYPE_CHECKING:
     from calipers.samplers import Sampler
@@ -38,7 +39,6 @@ class Planned:
 
 def planned(chosen: dict[str, Any], delta: float) -> Planned:
     """Everything that `train` needs, or a refusal."""
-    from calipers.cli.train_audits import with_canaries
     from calipers.training.datasets import load_dataset
     from calipers.training.models import build_model, parameter_count
     from calipers.training.plan import sampler_of
@@ -56,6 +56,25 @@ def planned(chosen: dict[str, Any], delta: float) -> Planned:
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for
     return Planned(data, model, _plan(sampler, parameter_count(model), delta, chosen), canaries)
+
+
+def with_canaries(data: Dataset, chosen: dict[str, Any]) -> tuple[Dataset, int, Canaries | CanaryPairs | None]:
+    """(the records that are none, from how many the sampler draws, the canaries)."""
+    from calipers.training.canaries import Canaries, CanaryPairs
+
+    count, kind = chosen["canaries"], chosen["canary_kind"]
+    if count is None:
+        return data, data.size, None
+    if kind == "gradients":
+        return data, data.size + count, Canaries(count)
+    examples = count if kind == "examples" else 2 * count
+    Domain(1, data.size - 1, integer=True).check_int("canaries", examples, f"{data.name} has {data.size} records.")
+    rest = data.size - examples
+    records, labels = data.records[rest:], (data.labels[rest:] + 1) % data.classes
+    real = replace(data, records=data.records[:rest], labels=data.labels[:rest])
+    if kind == "examples":
+        return real, data.size, Canaries(count, records=records, labels=labels)
+    return real, data.size - count, CanaryPairs(records, labels)
 
 
 def _check_target(chosen: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -139,3 +140,21 @@ def bayes_error(curve: TradeoffCurve, prior: ArrayLike, prior_c: ArrayLike | Non
     errors = np.multiply.outer(priors, curve.alpha) + np.multiply.outer(complements, curve.beta)
     slack = -8.0 * UNIT if curve.side is Side.UPPER else 8.0 * UNIT
     return np.asarray(np.min(errors, axis=-1) * (1.0 + slack), dtype=np.float64)
+
+
+def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:
+    """The directed guarantee whose profile, either way, is at every node of any of the curves the least of theirs."""
+    if len(curves) == 1:
+        return curves[0]
+    forward, backward = (_least_profile(way) for way in (curves, [curve.inverse() for curve in curves]))
+    return TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=backward)
+
+
+def profile_nodes(odds: FloatArray) -> FloatArray:
+    """The epsilons >= 0 at which a profile of segments with these odds has its kinks, 0 among them."""
+    return np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
+
+
+def _least_profile(curves: Sequence[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
+    nodes = profile_nodes(np.unique(np.concatenate([curve.odds for curve in curves])))
+    return nodes, np.min([curve.delta(nodes) for curve in curves], axis=0)

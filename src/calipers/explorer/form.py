@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from calipers.explorer.requests import MOST_PHASES, MOST_RUNS
 from calipers.run import CHOICES, OPTIONAL
-from calipers.schemes import ASSUMED, SAMPLERS, scheme_named
+from calipers.samplers import ASSUMED, SAMPLERS, scheme_named
 
 Record = dict[str, object]
 

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from calipers.measure.beside import Beside as Beside
-from calipers.measure.beside import count_noise as count_noise
-from calipers.measure.beside import joint_noise as joint_noise
-from calipers.measure.correlated import CorrelatedNoise as CorrelatedNoise
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from calipers.measure.measurement import Claim as Claim
 from calipers.measure.measurement import Gdp as Gdp
 from calipers.measure.measurement import Measurement as Measurement
-from calipers.measure.routes import WorstSize as WorstSize
 from calipers.measure.routes import measure as measure
-from calipers.measure.routes import worst_dataset_size as worst_dataset_size
-from calipers.measure.selection import Selection as Selection
+
+if TYPE_CHECKING:
+    from calipers.measure.beside import Beside as Beside
+    from calipers.measure.beside import count_noise as count_noise
+    from calipers.measure.beside import joint_noise as joint_noise
+    from calipers.measure.correlated import CorrelatedNoise as CorrelatedNoise
+    from calipers.measure.selection import Selection as Selection
+    from calipers.measure.worst_size import WorstSize as WorstSize
+    from calipers.measure.worst_size import worst_dataset_size as worst_dataset_size
+
+_RARER = {
+    "beside": "Beside count_noise joint_noise",
+    "correlated": "CorrelatedNoise",
+    "selection": "Selection",
+    "worst_size": "WorstSize worst_dataset_size",
+}
+
+
+def __getattr__(name: str) -> object:
+    """What most runs do not need, imported when it is first asked for."""
+    for module, names in _RARER.items():
+        if name in names.split():
+            return getattr(import_module(f"calipers.measure.{module}"), name)
+    raise AttributeError(f"module 'calipers.measure' has no attribute {name!r}")

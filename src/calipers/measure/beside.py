@@ -34,6 +34,7 @@ from calipers.citations import implements
 from calipers.domains import POSITIVE
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.measurement import Measurement
+from calipers.measure.routes import measure
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import DATA_DEPENDENT, Run, as_phases
 
@@ -97,8 +98,9 @@ class Beside:
             )
         return joint
 
-    def noted(self, measurement: Measurement) -> Measurement:
+    def measured(self, tolerance: float) -> Measurement:
         """The measurement of the joint release, which says so."""
+        measurement = measure(self.runs, tolerance=tolerance)
         listed = ", ".join(f"{noise:g}" for noise in self.noises)
         note = (
             f"In addition to the gradient every batch shows {len(self.noises)} more noisy "

@@ -1,4 +1,4 @@
-"""Jaws of compositions: products of laws.
+"""Bounds of compositions: products of privacy loss distributions.
 
 Pairs that have both sides are composed from both at once (`Composition`), since each side tells the other how fine to
 look; `PairProof` and `PairAttack` are its two views. A proof without an attack, or an attack without a proof, is
@@ -8,9 +8,10 @@ of its laws, and are used.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -26,8 +27,7 @@ from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below, renyi_
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.composed.sweep import directed_attack, directed_sweep
 from calipers.laws.core.source import LoneAttack, LonePair, LoneProof
-from calipers.measure.jaw import Evaluation, Found, Jaw
-from calipers.measure.switching_words import switching_words
+from calipers.measure.bounds import Bound, Bounds, BoundValue
 
 if TYPE_CHECKING:
     from calipers.laws.allocated.switching import SwitchingAttack
@@ -117,7 +117,7 @@ class Composition:
 
 
 @dataclass(frozen=True)
-class PairJaw(Jaw):
+class PairBound(Bound):
     """One side of a composition of pairs, and what is said of it: why it holds, or the scene of the attack."""
 
     composed: Composition
@@ -129,9 +129,9 @@ class PairJaw(Jaw):
         """The same, computed without the other side."""
         return replace(self, composed=self.composed.one_sided(self.side))
 
-    def sharing(self, other: Jaw) -> Jaw:
+    def sharing(self, other: Bound) -> Bound:
         """Pairs may be the same where what is said of them is not."""
-        if self != other and isinstance(other, PairJaw) and self.composed == other.composed:
+        if self != other and isinstance(other, PairBound) and self.composed == other.composed:
             return replace(self, composed=other.composed)
         return super().sharing(other)
 
@@ -140,15 +140,15 @@ class PairJaw(Jaw):
         """Not where the laws are as coarse as they are."""
         return not self.composed.coarse
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """From the composed law."""
         return self._found(self.composed.epsilon(delta, tolerance))
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """From the composed law."""
         return self._found(self.composed.delta(epsilon, tolerance))
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """The sum over steps."""
         return self._found(self.composed.renyi(order))
 
@@ -157,16 +157,16 @@ class PairJaw(Jaw):
         return self.composed.envelopes(smallest_delta, tolerance)[self.side]
 
     @abstractmethod
-    def _found(self, jaws: Jaws) -> Found: ...
+    def _found(self, jaws: Jaws) -> BoundValue: ...
 
 
-class PairProof(PairJaw):
+class PairProof(PairBound):
     """The upper side: the pair dominates."""
 
     side = Side.UPPER
 
-    def _found(self, jaws: Jaws) -> Found:
-        return Found(jaws.upper, self.evidence())
+    def _found(self, jaws: Jaws) -> BoundValue:
+        return BoundValue(jaws.upper, self.evidence())
 
     def evidence(self) -> Evidence:
         """Why the upper bound holds."""
@@ -178,14 +178,14 @@ class PairProof(PairJaw):
 
 
 @dataclass(frozen=True)
-class PairAttack(PairJaw):
+class PairAttack(PairBound):
     """The lower side: the pair is what each step shows."""
 
     ways: tuple[str, str] = RECORD_WAYS
     side = Side.LOWER
 
-    def _found(self, jaws: Jaws) -> Found:
-        return Found(jaws.lower, self._test(jaws.threshold, jaws.reversed))
+    def _found(self, jaws: Jaws) -> BoundValue:
+        return BoundValue(jaws.lower, self._test(jaws.threshold, jaws.reversed))
 
     def evidence(self) -> Evidence:
         """The test behind whole curves."""
@@ -198,14 +198,14 @@ class PairAttack(PairJaw):
 
 def composition(
     composed: Composition, reason: str, statement: str, scene: str, ways: tuple[str, str] = RECORD_WAYS
-) -> Evaluation:
+) -> Bounds:
     """Both bounds of a composition of pairs."""
     attack = PairAttack(composed, scene, statement, ways)
-    return Evaluation(PairProof(composed, reason, statement), attack, composed.exact)
+    return Bounds(PairProof(composed, reason, statement), attack, composed.exact)
 
 
 @dataclass(frozen=True)
-class LawProof(Jaw):
+class LawProof(Bound):
     """Laws that dominate, composed from above alone. `single` is the lone epoch, where there is just one."""
 
     product: ProofProduct
@@ -223,17 +223,17 @@ class LawProof(Jaw):
         lone = None if self.single is None else product.factors[0][0].lone_proof
         return lone or product
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
-        return Found(self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta), self.evidence())
+        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta), self.evidence())
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At least the true delta."""
-        return Found(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self.evidence())
+        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self.evidence())
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """See `calipers.laws.composed.renyi`."""
-        return Found(renyi_above(self.product.factors, order), self.evidence())
+        return BoundValue(renyi_above(self.product.factors, order), self.evidence())
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -250,7 +250,7 @@ class LawProof(Jaw):
 
 
 @dataclass(frozen=True)
-class LawAttack(Jaw):
+class LawAttack(Bound):
     """Laws that an explicit attack shows, composed from below alone.
 
     `scene` says what everybody's gradients are and what to observe; `claims` are what the test says, about the dataset
@@ -266,19 +266,19 @@ class LawAttack(Jaw):
     rival: SwitchingAttack | None = None
     side = Side.LOWER
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
         found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
         return self._or_switched(found, backward, None, lambda rival: rival.epsilon(delta, self.product.steps))
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most the true delta, shown by the test with threshold epsilon."""
         found, backward = self.product.delta(epsilon) if self.single is None else self.single.best_delta(epsilon)
         return self._or_switched(found, backward, epsilon, lambda rival: rival.delta(epsilon, self.product.steps))
 
     def _or_switched(
         self, found: float, backward: bool, epsilon: float | None, ask: Callable[[SwitchingAttack], tuple[float, bool]]
-    ) -> Found:
+    ) -> BoundValue:
         """What was found, or what the policy made for that epsilon shows, where such policies are known to show more.
 
         The threshold of the test is the epsilon asked about, or the one that it shows.
@@ -290,15 +290,15 @@ class LawAttack(Jaw):
             if shown > found:
                 claim = self._claim(shown if epsilon is None else epsilon, way)
                 words = f"{switching_words(rival, epochs)} {claim}"
-                return Found(shown, Evidence.of(Kind.TEST, "calipers:switching", words))
-        return Found(found, self.test_at(found, near, backward))
+                return BoundValue(shown, Evidence.of(Kind.TEST, "calipers:switching", words))
+        return BoundValue(found, self.test_at(found, near, backward))
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """What the laws of the attack show, or its tests where steps are not told apart: there only a sum is seen."""
         if any(direction.alike for direction in self.product.directions):
             shown = max(renyi_of_tests(tests, order) for tests in self.product.tests(_RENYI_DEPTH))
-            return Found(shown, self.evidence())
-        return Found(renyi_below(self.product.factors, order), self.evidence())
+            return BoundValue(shown, self.evidence())
+        return BoundValue(renyi_below(self.product.factors, order), self.evidence())
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -331,3 +331,30 @@ class LawAttack(Jaw):
         if backward:
             return f"Say '{self.claims[1]}' when the sum of all scores is below {0.0 - threshold:.10g}."
         return f"Say '{self.claims[0]}' when the sum of all scores exceeds {threshold:.10g}."
+
+
+def switching_words(attack: SwitchingAttack, epochs: int) -> str:
+    """Everybody's gradients under the policy, when the record changes sides, and the score of what is seen."""
+    policy, r = attack.policy, attack.participation
+    looks = _listed(list(itertools.accumulate(policy.blocks))[:-1])
+    jump, missed = "exp(2 x_t/sigma - 2/sigma^2)", "exp(x_t/sigma - 1/(2 sigma^2))"
+    if attack.substituted:
+        opposing, agreeing = "is u (-u once it is replaced)", "is -u (u once it is replaced)"
+        weights = f"U_t = {jump} and V_t = 1 while it opposes the others, U_t = 1 and V_t = {jump} while it agrees"
+    else:
+        opposing, agreeing = "is u (zero once it is zeroed out)", "is -u (zero)"
+        weights = f"V_t = {missed}, U_t = {jump} while it opposes the others and U_t = 1 while it agrees"
+    means = "mean_t U_t / mean_t V_t" if r == 1.0 else "(1 - r + r mean_t U_t) / (1 - r + r mean_t V_t)"
+    kept = "" if r == 1.0 else f", r = {r:.10g} the share of records an epoch keeps"
+    return (
+        f"The record changes sides. {'In every epoch all' if epochs > 1 else 'All'} other clipped gradients are -u, a "
+        f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "
+        f"the running sum of U_t - {math.exp(attack.tuned):.10g} V_t is above {_listed(policy.marks)} respectively, "
+        f"and as at first if not. Here x_t = (sum of batch t along u + B)/sigma, {weights}. The certified figure is "
+        "that of a running sum rounded on the way, by fair coins, to a lattice. The score of an epoch is "
+        f"log({means}){kept}."
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:.6g}" for number in numbers)

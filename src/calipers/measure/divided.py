@@ -3,7 +3,7 @@
 Both neighbors of the dataset count: the pairs (N - 1, N) and (N, N + 1), or all pairs of a range of sizes. For each of
 them the upper bound is the least that any proof gives, the lower bound the most that any of a few explicit attacks gets
 (gradients on one line); the measurement is the largest over the pairs on either side.
-Which pairs there are is `calipers.measure.dataset_sizes`' to say.
+Which pairs there are is `calipers.measure.divisors`' to say.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.curves.envelope import Envelope
+from calipers.curves.envelope import Envelope, best_guarantee
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import UnsupportedError
+from calipers.errors import InputError, UnsupportedError
 from calipers.kept import kept
 from calipers.laws.composed.one_sided import AttackValue, delta_above, delta_below, epsilon_above, epsilon_below
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi_above, renyi_below
 from calipers.laws.composed.sweep import directed_sweep
 from calipers.laws.divided.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
-from calipers.measure.choice import best_guarantee
+from calipers.measure.bounds import Bound, Bounds, BoundValue
 from calipers.measure.composed import RECORD_WAYS, sum_rule
-from calipers.measure.jaw import Found, Jaw
-from calipers.measure.neighbors import Attack, NeighborPair
+from calipers.measure.divisors import SIZE, check_divided, divisor_of
+from calipers.measure.neighbors import LineGradients, NeighborPair, divided_pairs, range_of_neighbors
+from calipers.run import DATA_DEPENDENT, Run
+from calipers.samplers import scheme_of
 
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
@@ -43,6 +45,10 @@ _PROVES = {
     "calipers:moving-rate": "The batch of all other records, drawn at another rate on either side, is revealed.",
 }
 _SILENT = (0.0, 0.0)
+_NOTHING_HIDDEN = (
+    "Nothing is hidden: the length of the noise alone, over all coordinates and steps, tells beyond doubt whether the "
+    "record is there, and no gradient is needed for it."
+)
 
 
 def divided(pairs: tuple[NeighborPair, ...]) -> tuple[CollinearProof, CollinearAttack]:
@@ -51,19 +57,52 @@ def divided(pairs: tuple[NeighborPair, ...]) -> tuple[CollinearProof, CollinearA
     return (MomentProof(pairs), LengthAttack(apart)) if apart else (CollinearProof(pairs), CollinearAttack(pairs))
 
 
+def divided_evaluation(phases: tuple[Run, ...]) -> Bounds:
+    """The largest over both neighbors of a dataset."""
+    proof, attack = divided(divided_pairs(phases))
+    return Bounds(proof, attack, notes=(_NOTHING_HIDDEN,) if isinstance(proof, MomentProof) else ())
+
+
+def divided_attack(run: Run) -> CollinearAttack:
+    """The lower bound of a divided run, which can be looked at roughly."""
+    return divided(divided_pairs((run,)))[1]
+
+
+def sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
+    """The worst over all datasets of low to high records of a run with one phase."""
+    low, high = (SIZE.check_int("dataset_sizes", size) for size in sizes)
+    if low > high:
+        raise InputError(f"Expected dataset_sizes = (low, high) with low <= high, got {low} and {high}.")
+    run = phases[0]
+    moving = run.normalization in DATA_DEPENDENT and scheme_of(run).independent and run.adjacency == "add-remove"
+    if len(phases) > 1 or not moving:
+        raise InputError(
+            "A range of dataset sizes matters to one phase whose divisor moves with the size: normalization "
+            "'expected', 'floor' or 'realized', sampler 'poisson', adjacency 'add-remove'; leave the range out."
+        )
+    check_divided(run.replace(dataset_size=low, sample_rate=run.rate, steps=run.total_steps))
+    pairs = range_of_neighbors(phases, low, high)
+    if not any(pair.is_divided for pair in pairs):
+        raise InputError(
+            f"floor(N q) is {divisor_of(run, low)} for every size from {low - 1} to {high + 1}: the divisor is the "
+            "same public number for all of them; leave the range out."
+        )
+    return Bounds(*divided(pairs))
+
+
 @dataclass(frozen=True)
-class CollinearProof(Jaw):
+class CollinearProof(Bound):
     """The largest over the pairs of the least that any proof gives."""
 
     pairs: tuple[NeighborPair, ...]
     side = Side.UPPER
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
         found = {pair: min((self._roughly(pair, name, delta), name) for name in pair.proofs) for pair in self.pairs}
         return self._least(found, lambda product, within: epsilon_above(product, delta, within), tolerance)
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At least the true delta."""
         found = {
             pair: min((delta_above(pair.proven(name), epsilon, _ROUGHLY), name) for name in pair.proofs)
@@ -81,18 +120,18 @@ class CollinearProof(Jaw):
         found: dict[NeighborPair, tuple[float, str]],
         above: Callable[[Product, float], float],
         tolerance: float,
-    ) -> Found:
+    ) -> BoundValue:
         """All that is `found` roughly holds too, so only what decides is computed finely."""
         fine: set[NeighborPair] = set()
         while True:
             worst = max(found, key=lambda pair: found[pair][0])
             value, name = found[worst]
             if worst in fine or tolerance >= _ROUGHLY:
-                return Found(value, self._said(name, len(self._names) > 1))
+                return BoundValue(value, self._said(name, len(self._names) > 1))
             fine.add(worst)
             found[worst] = min(value, above(worst.proven(name), tolerance)), name
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """The least that one of the proofs bounds it by, of the pair with the most."""
         ranged = any(pair.upto is not None for pair in self.pairs) and self._names != ["calipers:hidden-bit"]
         if ranged or "calipers:moving-rate" in self._names:
@@ -116,7 +155,7 @@ class CollinearProof(Jaw):
                 f"The Renyi divergence of order {order:g} is decided by batches of one record, whose noise alone tells "
                 "them apart in so many dimensions; ask for a smaller order, or for epsilon at delta."
             )
-        return Found(value, self._said(proof, len(self._names) > 1))
+        return BoundValue(value, self._said(proof, len(self._names) > 1))
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -165,7 +204,7 @@ class CollinearProof(Jaw):
 
 
 @dataclass(frozen=True)
-class CollinearAttack(Jaw):
+class CollinearAttack(Bound):
     """The most that explicit attacks show: gradients on one line, or nothing but the length of the noise."""
 
     pairs: tuple[NeighborPair, ...]
@@ -176,10 +215,10 @@ class CollinearAttack(Jaw):
         """The first pair whose divisor moves: the smaller a dataset, the more one record changes."""
         return next(pair for pair in self.pairs if pair.is_divided)
 
-    def _product(self, attack: Attack) -> Product:
+    def _product(self, attack: LineGradients) -> Product:
         return self._attacked.product(self._attacked.proofs[0], attack)
 
-    def epsilon(self, delta: float, tolerance: float | None) -> Found:
+    def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
         """At most the true epsilon; without a tolerance after one rough look at the cheap attacks."""
         return self._most(
             lambda pair: epsilon_shown(pair.length_tests(delta), delta),
@@ -189,11 +228,11 @@ class CollinearAttack(Jaw):
         )
 
     @kept
-    def _roughly(self, attack: Attack, delta: float) -> AttackValue:
+    def _roughly(self, attack: LineGradients, delta: float) -> AttackValue:
         """At most epsilon by one attack, on a coarse grid."""
         return epsilon_below(self._product(attack), delta, None)
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most the true delta."""
         return self._most(
             lambda pair: delta_shown(pair.length_tests(1e-9), epsilon),
@@ -209,10 +248,10 @@ class CollinearAttack(Jaw):
     def _most(
         self,
         by_length: Callable[[NeighborPair], tuple[float, bool]],
-        roughly: Callable[[Attack], AttackValue],
+        roughly: Callable[[LineGradients], AttackValue],
         below: Callable[[Product, float], AttackValue],
         tolerance: float | None,
-    ) -> Found:
+    ) -> BoundValue:
         pair = self._attacked
         attacks = [attack for attack in pair.attacks if tolerance is not None or attack in (pair.attacks[0], _SILENT)]
         tried = {attack: roughly(attack) for attack in attacks}
@@ -220,18 +259,18 @@ class CollinearAttack(Jaw):
         shown = tried[attack]
         if tolerance is not None:
             shown = max(below(self._product(attack), tolerance), shown, key=lambda item: item.value)
-        found = Found(shown.value, self._test(attack, shown))
+        found = BoundValue(shown.value, self._test(attack, shown))
         for other in self.pairs:
             value, way = by_length(other)
             if value > found.value:
-                found = Found(value, _length_test(other, way))
+                found = BoundValue(value, _length_test(other, way))
         return found
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """What the laws of the best attack show."""
         shown = {attack: renyi_below(self._product(attack).factors, order) for attack in self._attacked.attacks}
         best = max(shown, key=lambda attack: shown[attack])
-        return Found(shown[best], self._test(best, AttackValue(shown[best])))
+        return BoundValue(shown[best], self._test(best, AttackValue(shown[best])))
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -243,7 +282,7 @@ class CollinearAttack(Jaw):
         """The explicit datasets and the tests of all thresholds."""
         return self._test(None, AttackValue(0.0))
 
-    def _test(self, attack: Attack | None, shown: AttackValue) -> Evidence:
+    def _test(self, attack: LineGradients | None, shown: AttackValue) -> Evidence:
         best = ""
         if attack is not None:
             best = f" (here {_records(self._attacked)}, v = {attack[0]:g}, w = {attack[1]:g})"
@@ -258,15 +297,15 @@ class CollinearAttack(Jaw):
 class MomentProof(CollinearProof):
     """Where noise alone tells the datasets apart nothing is guaranteed, but epsilon is finite."""
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """By one moment of isotropic Gaussians."""
         rounds = [pair.rounds() for pair in self.pairs]
         moments = [epsilon_by_moments(part, delta) if part is not None else math.inf for part in rounds]
-        return Found(max(moments), self.evidence())
+        return BoundValue(max(moments), self.evidence())
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """Anything."""
-        return Found(1.0, self.evidence())
+        return BoundValue(1.0, self.evidence())
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """No guarantee."""
@@ -281,15 +320,15 @@ class MomentProof(CollinearProof):
 class LengthAttack(CollinearAttack):
     """Everybody's gradient is zero, and the length of the noise tells the datasets of the first pair apart."""
 
-    def epsilon(self, delta: float, tolerance: float | None) -> Found:
+    def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
         """Of a test of the length."""
         value, way = epsilon_shown(self.pairs[0].length_tests(delta), delta)
-        return Found(value, _length_test(self.pairs[0], way))
+        return BoundValue(value, _length_test(self.pairs[0], way))
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """Of a test of the length."""
         value, way = delta_shown(self.pairs[0].length_tests(1e-3), epsilon)
-        return Found(value, _length_test(self.pairs[0], way))
+        return BoundValue(value, _length_test(self.pairs[0], way))
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """One test whose errors no float can hold, rounded up."""

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import math
 
+from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 REMEDY = (
     "Divide by a public constant, or not at all (in Opacus: loss_reduction='sum', with a criterion that sums too, "
     "reduction='sum': else gradients are divided before they are clipped), and scale the learning rate instead: the "
     "plain guarantee comes back at no cost in accuracy."
+)
+SIZE = Domain(2, 2**53, integer=True)
+_ONE_SIZE = (
+    "These numbers are about datasets of your size and its neighbors. A guarantee of the mechanism has to hold for "
+    "every dataset size, and smaller datasets usually leak more; if yours is known only to within a range, name it "
+    "(--dataset-size-range, or dataset_sizes in Python) and the numbers hold for all of it."
 )
 
 
@@ -129,3 +136,44 @@ def check_divided(run: Run) -> None:
         )
     if run.normalization == "realized" and smallest < 1:
         raise InputError("Expected dataset_size >= 2 with normalization='realized', got dataset_size=1.")
+
+
+def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None) -> list[str]:
+    """What a reader must know about the divisors of the phases."""
+    if sizes is not None:
+        said = (
+            f"The dataset size is known to lie between {sizes[0]} and {sizes[1]}: every number is about the worst of "
+        )
+        return [f"{said}these sizes, its neighbors included. The divisor depends on the data. {REMEDY}"]
+    derived = [run for run in phases if run.batch_size is not None and run.adjacency == "add-remove"]
+    notes = [note for run in derived for note in scheme_of(run).derived(run)]  # where the rate comes from
+    for run in phases:
+        reason = public_because(run)
+        if reason is not None:
+            notes.append(reason)
+        elif is_divided(run):
+            notes.extend(_moving_notes(run))
+    if any(is_divided(run) for run in phases):
+        notes.append(
+            f"Standard accounting (Poisson) is about another mechanism: here the divisor depends on the data. {REMEDY}"
+        )
+    return list(dict.fromkeys(notes))
+
+
+def _moving_notes(run: Run) -> list[str]:
+    if run.normalization == "realized":
+        return [
+            "The noisy sum is divided by the number of records in the batch; an empty batch is read as divided by 1. "
+            "A loop that skips empty batches says how many it skipped: of the proofs only the one that reveals size "
+            "and sum covers it.",
+            _ONE_SIZE,
+        ]
+    if run.normalization == "floor":
+        moving = moving_pairs(run)
+        sizes = " and ".join(f"{size} to {size + 1}" for size in moving)
+        return [
+            f"floor(N q) changes from {sizes} records, so one record changes the scale of all noise. For other dataset "
+            "sizes it may not, or may matter more: a guarantee of the mechanism has to hold for every N (see "
+            "worst_dataset_size)."
+        ]
+    return ["N q changes with every record, so one record changes the scale of all noise.", _ONE_SIZE]

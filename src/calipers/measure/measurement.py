@@ -4,6 +4,16 @@ mu-GDP and delta0. For a subsampled mechanism the mu that touches the profile ke
 depth of the tail, so "mu over all alpha" is decided far beyond anything that matters. Calipers
 therefore always states mu together with the delta0 up to which it holds: mu(delta0) is the smallest
 mu such that the run is dominated by G_mu tensor f_(0, delta0).
+
+**Success.** A secret of one record is drawn from a known prior; everything else, all other records included, is known.
+An answer is right or wrong; the best answer that does not look at the run is right with probability `baseline`. With
+the symmetric trade-off curve f of the run,
+
+    success <= 1 - f(baseline)      for every secret, prior, rule of being right, and attacker,
+
+and where the attack behind the lower bound sets all other gradients to zero, uniform priors over more and more
+candidates whose gradients are orthogonal, answered by a short list, come as near to 1 - f(baseline) as one likes
+(f: of that attack, with the null "record absent"). Proofs: docs/success.md.
 """
 
 from __future__ import annotations
@@ -11,16 +21,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from calipers.bracket import Bracket, Evidence, Side
-from calipers.citations import implements
+from calipers.citations import implements, statement
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, PROBABILITY, RESOLVED
-from calipers.errors import InputError
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, RESOLVED
+from calipers.errors import InputError, UnsupportedError
 from calipers.kept import kept
-from calipers.measure.jaw import Evaluation, Found, Jaw, depth_for
+from calipers.measure.bounds import Bound, Bounds, BoundValue, depth_for
 from calipers.numerics.decimals import setting
 from calipers.run import Run
 from calipers.shown import Printed
@@ -28,13 +41,18 @@ from calipers.stated import Stated
 
 DEFAULT_DELTA0 = 1e-10
 _DEEPEST, _TINY = 1e-12, 1e-290
+_PROVEN = "With the symmetric trade-off curve f, an attacker whose guess is right with probability k is with 1 - f(k)."
+_LIST = (
+    "The secret is which of many equally likely records took part, their gradients orthogonal; the attacker names the "
+    "share of them with the largest scores. The number is the limit of many candidates."
+)
+_TWO = (
+    "The secret has two values, which the two neighboring datasets of the attack stand for; the attacker names the one "
+    "that is more probable given what is released. Below a baseline of 1/2 a guess is all that is shown."
+)
 
 
-_Jaws = tuple[Found, Found]
-
-
-def _bracket_of(found: _Jaws) -> Bracket:
-    below, above = found
+def _bracket_of(below: BoundValue, above: BoundValue) -> Bracket:
     return Bracket(below.value, above.value, below.evidence, above.evidence)
 
 
@@ -51,7 +69,7 @@ class Gdp:
 class Claim:
     """What mainstream accounting would report: Poisson sampling, undivided sum, add-remove adjacency."""
 
-    proof: Jaw
+    proof: Bound
     tolerance: float
 
     def epsilon(self, delta: float) -> float:
@@ -72,7 +90,7 @@ class Measurement(Printed):
     """
 
     runs: tuple[Run, ...]
-    evaluation: Evaluation = field(repr=False)
+    evaluation: Bounds = field(repr=False)
     claim: Claim = field(repr=False)
     tolerance: float = 1e-3
     conditions: tuple[str, ...] = field(default=(), repr=False)
@@ -80,8 +98,8 @@ class Measurement(Printed):
     dataset_sizes: tuple[int, int] | None = None
     stated: Stated | None = None
     others_zero: bool = field(default=False, repr=False)
-    """Whether the attack is one on a single record while all other gradients are zero (`calipers.measure.success`)."""
-    _answers: dict[tuple[str, float], _Jaws] = field(default_factory=dict, repr=False)
+    """Whether the attack is one on a single record while all other gradients are zero."""
+    _answers: dict[tuple[Any, ...], tuple[BoundValue, BoundValue]] = field(default_factory=dict, repr=False)
 
     @property
     def run(self) -> Run:
@@ -100,16 +118,11 @@ class Measurement(Printed):
         """What a reader must know: the conditions of the run, and every bracket so far that missed the tolerance."""
         return (*self.conditions, *dict.fromkeys(self._missed))
 
-    def _noted(self, bracket: Bracket, name: str) -> Bracket:
-        """The bracket; that it is wider than asked is noted where only the computation can be the reason."""
-        if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
-            self._missed.append(f"{name} is wider than the tolerance asked for; both bounds hold.")
-        return bracket
-
-    def _once(self, key: tuple[str, float], ask: Callable[[Jaw], Found]) -> _Jaws:
-        """What both bounds answer, the attack first."""
+    def _asked(self, quantity: str, *at: float) -> tuple[BoundValue, BoundValue]:
+        """What both bounds answer, the attack first; asked once."""
+        key, both = (quantity, *at), self.evaluation
         if key not in self._answers:
-            self._answers[key] = ask(self.evaluation.below), ask(self.evaluation.above)
+            self._answers[key] = getattr(both.below, quantity)(*at), getattr(both.above, quantity)(*at)
         return self._answers[key]
 
     def _bracket(self, lower: float, upper: float) -> Bracket:
@@ -117,38 +130,62 @@ class Measurement(Printed):
         return Bracket(lower, upper, *self.explain())
 
     def epsilon(self, delta: float) -> Bracket:
-        """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
+        """The smallest epsilon at which the run is (epsilon, delta)-private.
+
+        Args:
+            delta: in (0, 1), and large enough to be resolved in double precision.
+
+        Returns:
+            lower <= epsilon(delta) <= upper, with the attack and the proof behind them.
+
+        Raises:
+            InputError: `delta` is outside its domain.
+            CertificationError, UnsupportedError: no bound can be certified.
+        """
         delta = RESOLVED.check("delta", delta)
-        found = self._once(("epsilon", delta), lambda jaw: jaw.epsilon(delta, self.tolerance))
-        found = self._sharpened(found, depth_for(delta), lambda curve: curve.epsilon(delta))
-        return self._noted(_bracket_of(found), f"epsilon at delta = {setting(delta)}")
+        found = self._asked("epsilon", delta, self.tolerance)
+        return self._noted(found, f"epsilon at delta = {setting(delta)}", depth_for(delta), lambda f: f.epsilon(delta))
 
     def delta(self, epsilon: float) -> Bracket:
-        """delta(epsilon), the privacy profile."""
+        """delta(epsilon), the privacy profile: the hockey-stick divergence of order e^epsilon, the larger direction.
+
+        Args:
+            epsilon: at least 0.
+
+        Returns:
+            lower <= delta(epsilon) <= upper, with the attack and the proof behind them.
+
+        Raises:
+            InputError: `epsilon` is outside its domain.
+            CertificationError, UnsupportedError: no bound can be certified.
+        """
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        found = self._once(("delta", epsilon), lambda jaw: jaw.delta(epsilon, self.tolerance))
-        found = self._sharpened(found, depth_for(found[0].value), lambda curve: float(curve.delta(epsilon)))
-        return self._noted(_bracket_of(found), f"delta at epsilon = {setting(epsilon)}")
+        found = self._asked("delta", epsilon, self.tolerance)
+        name, depth = f"delta at epsilon = {setting(epsilon)}", depth_for(found[0].value)
+        return self._noted(found, name, depth, lambda f: float(f.delta(epsilon)))
 
-    def _sharpened(self, found: _Jaws, depth: float, read: Callable[[TradeoffCurve], float]) -> _Jaws:
-        """Where the tolerance was missed, the best of what was computed and of all else that is known.
+    def _noted(
+        self, found: tuple[BoundValue, BoundValue], name: str, depth: float, read: Callable[[TradeoffCurve], float]
+    ) -> Bracket:
+        """The bracket; that it is wider than asked is noted where only the computation can be the reason.
 
-        The curves of this depth say something too; the answer is `read` off them. What else has been asked before says
-        nothing: answers do not depend on the order of questions.
+        There the curves of this depth say something too, and the answer is `read` off them. What else has been asked
+        before says nothing: answers do not depend on the order of questions.
         """
         below, above = found
         narrow = above.value - below.value <= self.tolerance * above.value or above.value <= _TINY
-        if narrow or not self.evaluation.closes:
-            return found
-        if all(jaw.curves_add for jaw in self._both):
-            lower, upper = (read(jaw.curve(depth, self.tolerance)) for jaw in self._both)
+        if not narrow and self.evaluation.closes and all(bound.curves_add for bound in self._both):
+            lower, upper = (read(bound.curve(depth, self.tolerance)) for bound in self._both)
             if lower > below.value:
-                below = Found(lower, self.evaluation.below.evidence())
-            above = Found(min(above.value, upper), above.evidence)
-        return below, above
+                below = BoundValue(lower, self.evaluation.below.evidence())
+            above = BoundValue(min(above.value, upper), above.evidence)
+        bracket = _bracket_of(below, above)
+        if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
+            self._missed.append(f"{name} is wider than the tolerance asked for; both bounds hold.")
+        return bracket
 
     @property
-    def _both(self) -> tuple[Jaw, Jaw]:
+    def _both(self) -> tuple[Bound, Bound]:
         return self.evaluation.below, self.evaluation.above
 
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
@@ -176,20 +213,38 @@ class Measurement(Printed):
         return min(_DEEPEST, RESOLVED.check("smallest_delta", smallest_delta))
 
     def tradeoff(self, alpha: float) -> Bracket:
-        """The smallest false negative rate of any attack with false positive rate alpha."""
+        """The smallest false negative rate of any attack with false positive rate alpha.
+
+        Args:
+            alpha: In [0, 1].
+
+        Returns:
+            lower <= min over attacks of the false negative rate <= upper.
+        """
         alpha = PROBABILITY.check("alpha", alpha)
         return self._bracket(float(self.envelope(Side.UPPER)(alpha)), float(self.envelope(Side.LOWER)(alpha)))
 
     def tpr(self, fpr: float) -> Bracket:
-        """The largest true positive rate of any attack at the given false positive rate."""
+        """The largest true positive rate of any attack at the given false positive rate.
+
+        Args:
+            fpr: In [0, 1].
+
+        Returns:
+            lower <= max over attacks of the true positive rate <= upper.
+        """
         fpr = PROBABILITY.check("fpr", fpr)
         deep = max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
         low, high = (float(self.envelope(side, deep).rates(fpr)[1]) for side in (Side.LOWER, Side.UPPER))
         return self._bracket(low, high)
 
     def advantage(self) -> Bracket:
-        """The largest TPR - FPR of any attack: total variation, delta(0)."""
-        return _bracket_of(self._once(("delta", 0.0), lambda jaw: jaw.delta(0.0, self.tolerance)))
+        """The largest TPR - FPR of any attack: total variation, delta(0).
+
+        Returns:
+            lower <= max over attacks of TPR - FPR <= upper.
+        """
+        return _bracket_of(*self._asked("delta", 0.0, self.tolerance))
 
     def separation(self) -> Bracket:
         """The largest distance of the trade-off curve from the line of perfect privacy: advantage / sqrt 2."""
@@ -198,15 +253,29 @@ class Measurement(Printed):
         return Bracket(low * (1.0 - 1e-15), high * (1.0 + 1e-15), found.lower_evidence, found.upper_evidence)
 
     def bayes_error(self, prior: float) -> Bracket:
-        """The smallest error of a Bayesian attacker whose prior for "record absent" is `prior`."""
+        """The smallest error of a Bayesian attacker.
+
+        Args:
+            prior: The probability of "record absent" before the release, in [0, 1].
+
+        Returns:
+            lower <= min over attacks of prior FPR + (1 - prior) FNR <= upper.
+        """
         prior = PROBABILITY.check("prior", prior)
         low, high = (float(self.envelope(side).bayes_error(prior)) for side in (Side.UPPER, Side.LOWER))
         return self._bracket(low, high)
 
+    @property
+    def isolated(self) -> bool:
+        """Whether the numbers are about one noisy contribution alone."""
+        view = self.stated.view if self.stated is not None else "worst-case"
+        return "isolated" in (view, *(run.view for run in self.runs))
+
+    @implements("calipers:success")
     def success(self, baseline: float) -> Bracket:
         """The largest probability of naming a secret of one record, where a guess is right with `baseline`.
 
-        Covers attribute inference, reconstruction and naming a given person (`calipers.measure.success`).
+        Covers attribute inference, reconstruction and naming a given person.
 
         Args:
             baseline: what the best guess gets that knows everything but the record, in (0, 1).
@@ -218,14 +287,36 @@ class Measurement(Printed):
         Raises:
             UnsupportedError: in the isolated view, which says nothing about the trained model.
         """
-        from calipers.measure.success import success
-
-        return success(self, baseline)
+        baseline = OPEN_UNIT.check("baseline", baseline)
+        if self.isolated:
+            raise UnsupportedError(
+                "The isolated view bounds what one noisy contribution shows, not what the trained model shows; measure "
+                "with view = 'worst-case' to bound how often a secret is named."
+            )
+        depth = max(1e-250, min(_DEEPEST, 1e-3 * baseline))
+        upper = float(self.curve(Side.UPPER, depth).rates(baseline)[1])
+        attack, (below, above) = self.envelope(Side.LOWER, depth), self.explain()
+        if self.others_zero:
+            lower, game = max(float(curve.rates(baseline)[1]) for curve in attack.absent), _LIST
+        else:
+            lower, game = _two_values(attack, baseline), _TWO
+        return Bracket(max(lower, baseline), max(upper, baseline), _with(below, game), _with(above, _PROVEN))
 
     @kept
     @implements("gomez2025:eq21", "gomez2025:eq24")
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
-        """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
+        """mu up to delta0 with its regret.
+
+        Args:
+            delta0: The largest mass on which mu need not hold, in (0, 1).
+
+        Returns:
+            mu.upper: the run is dominated by G_mu tensor f_(0, delta0); infinite where no finite value is proven.
+            mu.lower: it is not for any smaller mu. regret: at most so much Bayes error is overstated by mu.upper.
+
+        Raises:
+            InputError: `delta0` is outside its domain.
+        """
         delta0 = RESOLVED.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
         lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
@@ -233,9 +324,33 @@ class Measurement(Printed):
         return Gdp(self._bracket(lower, upper), delta0, overstated)
 
     def rdp(self, order: float) -> Bracket:
-        """The Renyi divergence of the given order > 1, the larger of both directions."""
-        return _bracket_of(self._once(("rdp", order), lambda jaw: jaw.renyi(order)))
+        """The Renyi divergence, the larger of both directions.
+
+        Args:
+            order: Above 1.
+
+        Returns:
+            lower <= divergence <= upper.
+
+        Raises:
+            UnsupportedError: It is infinite, or no finite bound is proven.
+        """
+        return _bracket_of(*self._asked("renyi", order))
 
     def explain(self) -> tuple[Evidence, Evidence]:
         """(lower, upper): how each bound was chosen."""
         return self.evaluation.below.evidence(), self.evaluation.above.evidence()
+
+
+def _two_values(attack: Envelope, baseline: float) -> float:
+    """The best success where a secret of two values has this baseline, whichever dataset is the likelier one."""
+    if baseline < 0.5:
+        return 0.0
+    error = float(np.min(attack.bayes_error([baseline, 1.0 - baseline])))
+    return float(np.nextafter(1.0 - error, 0.0))
+
+
+def _with(evidence: Evidence, said: str) -> Evidence:
+    """The evidence of the curve, with what is concluded from it."""
+    source = f"{evidence.source}; {statement('calipers:success')}"
+    return Evidence(evidence.kind, f"{evidence.statement} {said}", source, evidence.confidence)

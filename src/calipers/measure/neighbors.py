@@ -4,6 +4,15 @@ Which proofs compete. Divisor K against K + 1: the batch is revealed, membership
 the published guarantee does, can only be worse: there each branch may choose its own alpha, here both share one.)
 Realized batch size: size and sum revealed, the same with full batches compared by their noise, or batch revealed and
 membership hidden. A rate that moves: the batch of the common records is revealed, on either side at its own rate.
+
+**Sizes.** Which datasets a divided run is measured on: both neighbors of one size, or all sizes of a range.
+
+A guarantee of the mechanism has to hold for every dataset, hence for every size N, and with a divisor that moves with
+the data it differs from size to size. A measurement is about the user's own N and its two neighbors, or about a range
+that the user names.
+
+Two pairs of nearly equal size cost twice as much as one and say the same. From `_MANY` records on, one proof is made to
+cover both, at the price of a shift that is larger by a share of 1/(2N), and the attack is made on the smaller pair.
 """
 
 from __future__ import annotations
@@ -12,6 +21,7 @@ import functools
 import math
 from dataclasses import dataclass
 
+from calipers.errors import UnsupportedError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.source import LawSource
 from calipers.laws.divided.collinear import best_direction
@@ -26,11 +36,13 @@ from calipers.laws.divided.told_apart import (
     scale_tests,
     told_round,
 )
-from calipers.measure.divisors import divisor_of, moves, rate_moves
+from calipers.measure.divisors import check_divided, check_moving_rate, divisor_of, is_divided, moves, rate_moves
 from calipers.numerics.binomial import binomial_window
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
+_MANY = 2000
+_FIRST_BLOCK, _MOST_BLOCKS = 0.01, 6
 _COARSE = 0.05
 _MOST_TERMS = 2e6
 _WORTH_WHILE = 1.05
@@ -38,7 +50,7 @@ _MOST_SIZES = 40
 _SEEN, _FEW = 1e-15, 6
 _VISIBLE, _EMPTY = 8.0, 1e-3
 
-Attack = tuple[float, float]
+LineGradients = tuple[float, float]
 """(v, w): all other gradients are v e, the record's is w e."""
 
 
@@ -73,14 +85,14 @@ class NeighborPair:
         return tuple(name for name, useful in zip(names, (True, full or empty, few), strict=True) if useful)
 
     @functools.cached_property
-    def attacks(self) -> tuple[Attack, ...]:
+    def attacks(self) -> tuple[LineGradients, ...]:
         """The attacks worth trying.
 
         Where batches are large, their sizes cost the most and tell the least. Against a fixed divisor they drown the
         signal unless the other gradients are zero or nearly so; against the realized size opposite gradients are best
         by far.
         """
-        found: list[Attack] = []
+        found: list[LineGradients] = []
         for run in self.phases:
             kind = self._kind(run)
             if kind == "realized":
@@ -117,7 +129,7 @@ class NeighborPair:
         return divisor_of(run, size) if run.normalization == "floor" else size
 
     @functools.cache  # noqa: B019  # a measurement lives shortly and holds few pairs
-    def product(self, proof: str, attack: Attack) -> Product:
+    def product(self, proof: str, attack: LineGradients) -> Product:
         """The composition of all phases: the upper side by this proof, the lower by this attack."""
         direction, record = attack
         counts: dict[LawSource, int] = {}
@@ -127,7 +139,7 @@ class NeighborPair:
             sigma, rate, dimension = run.noise_multiplier, run.rate, run.dimension or 1
             pair: LawSource | None
             if kind == "plain":
-                pair = scheme_of(run).exposure(run).attack.source.both
+                pair = scheme_of(run).analyze(run).attack.source.both
                 assert pair is not None  # Poisson steps are proven and attained
             elif kind == "moving":
                 assert run.batch_size is not None
@@ -187,3 +199,81 @@ class NeighborPair:
                 largest = self.size if self.upto is None else self.upto
                 found.append(told_round(sigma, self.size, largest, divisor, dimension, steps))
         return found
+
+
+def divided_pairs(phases: tuple[Run, ...]) -> tuple[NeighborPair, ...]:
+    """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
+    for run in phases:
+        if not scheme_of(run).independent:
+            raise UnsupportedError(
+                "Phases that divide by a data-dependent number cannot be mixed with phases of other samplers than "
+                "Poisson: measure them one by one."
+            )
+        if is_divided(run):
+            check_divided(run)
+        if rate_moves(run):
+            check_moving_rate(run)
+    size = phases[0].dataset_size
+    assert size is not None
+    return both_neighbors(phases, size)
+
+
+def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
+    """Pairs that stand for (N - 1, N) and (N, N + 1)."""
+    apart = tuple(NeighborPair(phases, smaller) for smaller in (size - 1, size))
+    divided = [run for run in phases if is_divided(run)]
+    if any(run.normalization == "floor" for run in divided) or any(rate_moves(run) for run in phases):
+        return apart
+    if all(run.normalization == "realized" and run.rate < 1.0 for run in divided):
+        # Whoever sees size and sum without one of the records can add it: a larger dataset shows less.
+        return apart[:1] if apart[0].proofs == ("calipers:size-and-sum",) else apart
+    if any(run.normalization == "realized" for run in divided):
+        return apart
+    return (NeighborPair(phases, size - 1, size),) if size > _MANY else apart
+
+
+def range_of_neighbors(phases: tuple[Run, ...], low: int, high: int) -> tuple[NeighborPair, ...]:
+    """Pairs that stand for all neighbors of datasets of `low` to `high` records of a run with one phase.
+
+    One proof covers a block of sizes; blocks are short where datasets are small, since that is where the worst lies.
+    """
+    run, first = phases[0], low - 1
+    if run.normalization == "realized" and run.rate < 1.0:
+        return (NeighborPair(phases, first, high),) if high > first else (NeighborPair(phases, first),)
+    pairs = []
+    for start, end in _blocks(first, high):
+        begin, last = start, end
+        if run.normalization == "floor":
+            begin, last = _first_jump(run, start, end), _last_jump(run, start, end)
+        if begin <= last:
+            pairs.append(NeighborPair(phases, begin, last if last > begin else None))
+    still = next((size for size in range(first, min(high, first + 2) + 1) if not moves(run, size)), None)
+    return tuple(pairs) if still is None else (*pairs, NeighborPair(phases, still))
+
+
+def _blocks(first: int, last: int) -> list[tuple[int, int]]:
+    """The sizes from first to last in at most `_MOST_BLOCKS` blocks, relative lengths doubling from one to the next."""
+    share = _FIRST_BLOCK
+    while True:
+        blocks, start, longer = [], first, share
+        while start <= last:
+            end = min(last, math.floor(start * (1.0 + longer)))
+            blocks.append((start, end))
+            start, longer = end + 1, 2.0 * longer
+        if len(blocks) <= _MOST_BLOCKS:
+            return blocks
+        share *= 1.5
+
+
+def _first_jump(run: Run, low: int, high: int) -> int:
+    """The first size in [low, high] at which floor(N q) moves with one more record, else high + 1."""
+    size = max(low, math.ceil((divisor_of(run, low) + 1) / run.rate) - 3)
+    return next((found for found in range(size, min(high, size + 5) + 1) if moves(run, found)), high + 1)
+
+
+def _last_jump(run: Run, low: int, high: int) -> int:
+    """The last size in [low, high] at which floor(N q) moves with one more record, else low - 1."""
+    if moves(run, high):
+        return high
+    size = min(high, math.ceil(divisor_of(run, high) / run.rate) + 2)
+    return next((found for found in range(size, max(low, size - 5) - 1, -1) if moves(run, found)), low - 1)

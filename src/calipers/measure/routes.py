@@ -1,44 +1,49 @@
-"""Which statements license the bounds of a run.
+"""From a run to its bounds: which statements license them, and how they are combined.
 
-The scheme of a sampler says how a run exposes a record; `calipers.measure.evaluation` evaluates exposures together.
-Division by a number that depends on the data is a route of its own. A combination for which nothing is proven is
+The sampler of a run says how a record is exposed (`calipers.samplers`): upper bounds that compete, attacks that
+compete. `evaluated` composes the phases. Nothing at all is perfect privacy; plain Gaussians are one Gaussian, in closed
+form; where every phase has a pair that is proven and attained it is one product; else the minimum of the proofs and the
+maximum of the attacks. Where the neighbors of a dataset differ, the maximum over them. Division by a number that
+depends on the data is a route of its own (`calipers.measure.divisors`). A combination for which nothing is proven is
 refused, with what is missing.
-
-**Worst size.** For which dataset size does a divisor that moves with the data hurt most? "My N does not jump" is
-luck, not a guarantee: a mechanism is private if it is so for every dataset, hence for every N. `worst_dataset_size`
-measures some sizes of a stated range: the smaller the divisor, the larger its relative change, so the first size (for
-a floor, the first jump) is among them, and a few more to see the trend. The result is a bad size with its own
-certified bracket: its lower jaw is a lower jaw of the mechanism on the range. An upper jaw for all sizes of the range
-at once is what `measure(run, dataset_sizes=(low, high))` proves."""
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from calipers.bracket import Bracket
+from calipers.bracket import Side
 from calipers.domains import TOLERANCE
 from calipers.errors import CalipersError, InputError, UnsupportedError
-from calipers.measure.beside import Beside
-from calipers.measure.choice import greatest, least
-from calipers.measure.closed import gaussians
-from calipers.measure.dataset_sizes import SIZE, divided_attack, divided_evaluation, divisor_notes, sized
-from calipers.measure.divisors import divisor_of, is_divided, public_because, rate_moves
-from calipers.measure.evaluation import evaluated, shown_by
-from calipers.measure.grouped import GroupedProof, OneOfUnit
-from calipers.measure.jaw import Evaluation, Jaw
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.laws.core.source import AnySource, LawSource
+from calipers.measure.bounds import Bound, Bounds, CoveredNeighbors, Greatest, gaussians, greatest, least, worst
+from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawProof, PairAttack, composition
+from calipers.measure.divisors import divisor_notes, is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
-from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
-from calipers.measure.selection import Selection, selected
-from calipers.measure.success import others_are_zero
-from calipers.measure.told import DealtProof
+from calipers.measure.units import DealtProof, GroupedProof, OneOfUnit, ToldProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run, as_phases
-from calipers.schemes import ASSUMED, scheme_of
+from calipers.samplers import ASSUMED, scheme_of
+from calipers.samplers.analysis import Analysis, Attack, Kind, Participations, Proof
 from calipers.scope import FIXED
-from calipers.stated import Stated
+from calipers.stated import Guarantee
+
+if TYPE_CHECKING:
+    from calipers.measure.guarantees import Mechanism
+
+_WAYS = {
+    True: ("the original against its replacement", "the replacement against the original"),
+    False: RECORD_WAYS,
+}
+Part = TypeVar("Part")
+_CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}
 
 
 @runtime_checkable
@@ -50,42 +55,47 @@ class Measurable(Protocol):
 
 
 def measure(
-    run: Run | Sequence[Run] | Mechanism | Selection | Measurable | Beside | Sequence[Mechanism],
+    run: Run | Sequence[Run] | Mechanism | Measurable | Sequence[Mechanism],
     *,
     tolerance: float = 1e-3,
     dataset_sizes: tuple[int, int] | None = None,
 ) -> Measurement:
-    """The certified bracket of what was executed.
+    """The certified bracket of what was executed. Nothing is computed before a quantity is asked for.
 
-    `run` is one run or a sequence of phases on the same data; or a mechanism, a `Guarantee`, or a sequence of
-    mechanisms that are composed. `tolerance` is the relative width
-    aimed for: upper - lower <= tolerance * upper for epsilon. Nothing is computed before a quantity
-    is asked for.
+    Args:
+        run: One run, or a sequence of phases on the same data; a mechanism, a `Guarantee`, or a sequence of mechanisms
+            that are composed; or anything that brings its own measurement (`Selection`, `CorrelatedNoise`, `Beside`,
+            adaptive runs).
+        tolerance: The relative width aimed for: upper - lower <= tolerance * upper for epsilon.
+        dataset_sizes: (low, high), where the divisor moves with the dataset size, which is known only to lie in this
+            range: every number is then about the worst of these sizes.
 
-    `dataset_sizes` = (low, high): where the divisor moves with the dataset size, which is known only to lie in this
-    range, every number is about the worst of these sizes.
+    Returns:
+        Brackets with lower <= truth <= upper for every quantity, under the adjacency and the view of the run.
+
+    Raises:
+        InputError: A number is outside its domain, or something is given that has no meaning here.
+        UnsupportedError: Nothing is proven for this combination, with what is missing.
     """
     tolerance = TOLERANCE.check("tolerance", tolerance)
-    if isinstance(run, Selection):
-        return _selected(run, tolerance)
-    if isinstance(run, Beside):
-        return run.noted(measure(run.runs, tolerance=tolerance, dataset_sizes=dataset_sizes))
-    if isinstance(run, Measurable):  # correlated noise, adaptive runs
-        return run.measured(tolerance)
-    if is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run)):
+    mechanism = _released(run) or (isinstance(run, list | tuple) and any(map(_released, run)))
+    if mechanism or isinstance(run, Measurable):
         if dataset_sizes is not None:
             raise InputError("dataset_sizes is about runs whose divisor moves with the data; leave it out.")
+        if not mechanism:
+            return run.measured(tolerance)  # type: ignore[union-attr]
+        from calipers.measure.guarantees import measure_mechanism  # mechanisms that runs do not need
+
         return measure_mechanism(run, tolerance)
     phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
     _refuse_missing_neighbors(phases, tolerance)
     for phase in phases:
         remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
         scheme_of(phase).noise_range(phase).check("noise_multiplier", phase.noise_multiplier, remedy)
-    found = _evaluation(phases) if dataset_sizes is None else sized(phases, dataset_sizes)
-    claimed = _claimed(phases)
+    found = _evaluation(phases) if dataset_sizes is None else _sized(phases, dataset_sizes)
     # Where the very steps that are claimed were executed, both are computed once.
-    claim = Claim(claimed.sharing(found.above), tolerance)
-    notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
+    claim = Claim(_claimed(phases).sharing(found.above), tolerance)
+    notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes), *found.notes)
     alone = dataset_sizes is None and all(map(others_are_zero, phases))
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes, others_zero=alone)
 
@@ -112,23 +122,12 @@ def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None
         raise UnsupportedError(f"{error}{also}") from error
 
 
-def _selected(selection: Selection, tolerance: float) -> Measurement:
-    """The best of several runs: its runs are those of one trial, and its claim is that of one trial."""
-    one = measure(selection.of, tolerance=tolerance)
-    words = f"{selection.law.words[0].upper()}{selection.law.words[1:]}, each of them: {described(one)}"
-    keys: tuple[tuple[str, object], ...] = (("trials", selection.trials), ("mean", selection.mean))
-    keys += () if selection.shape is None else (("shape", selection.shape),)
-    adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
-    found = selected(one.evaluation, selection.law)
-    return stated_measurement(Stated(words, keys, adjacency, "selection"), found, tolerance, one.conditions)
-
-
 def _released(part: object) -> bool:
     """A mechanism, or one with its count."""
-    return is_mechanism(part) or (isinstance(part, tuple) and bool(part) and is_mechanism(part[0]))
+    return isinstance(part[0] if isinstance(part, tuple) and part else part, Product | Guarantee | LawSource)
 
 
-def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
+def _evaluation(phases: tuple[Run, ...]) -> Bounds:
     records = phases[0].records_per_unit
     if any(is_divided(run) or rate_moves(run) for run in phases):
         if records > 1:
@@ -136,20 +135,28 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
                 f"Nothing is proven for a {phases[0].unit_name} of {records} records whose number changes a divisor or "
                 "a rate: divide by a public constant, or not at all, and use a public rate."
             )
+        from calipers.measure.divided import divided_evaluation  # a twentieth of a second of imports that few need
+
         return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(phases)).below.alone
         chained = tuple(_one_record(run, scheme_of(run).sizes_of_units(run), 1) for run in phases)
         attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).above, records, unit)
-        above = least([*_told(phases), chain])
+        above = least([*_revealed(phases), chain])
         together = [equal for run in phases if (equal := scheme_of(run).unit_attack(run)) is not None]
         if len(together) < len(phases):
-            return Evaluation(above, attack)
-        return Evaluation(above, greatest([attack, shown_by(together, phases[0].adjacency == "substitute")]))
-    return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
+            return Bounds(above, attack)
+        return Bounds(above, greatest([attack, _shown(together, phases[0].adjacency == "substitute")]))
+    return evaluated([scheme_of(run).analyze(run) for run in phases], phases[0].adjacency == "substitute")
 
 
-def _told(phases: tuple[Run, ...]) -> list[Jaw]:
+def _sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
+    from calipers.measure.divided import sized
+
+    return sized(phases, sizes)
+
+
+def _revealed(phases: tuple[Run, ...]) -> list[Bound]:
     """What is proven of units where whoever looks is told which batches their records are in."""
     dealt = [found for run in phases if (found := scheme_of(run).dealt(run)) is not None]
     if len(dealt) < len(phases):
@@ -195,7 +202,20 @@ def _shown_of_units(phases: tuple[Run, ...]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def _claimed(phases: tuple[Run, ...]) -> Jaw:
+def others_are_zero(run: Run) -> bool:
+    """Whether the attack on the run moves one record's sum alone, in a direction that may be any."""
+    return (
+        scheme_of(run).others_zero
+        and run.adjacency in ("add-remove", "zero-out")
+        and run.normalization not in DATA_DEPENDENT
+        and run.records_per_unit == 1
+        and run.derived_rate == "public"
+        and run.view == "worst-case"
+        and run.dimension is None
+    )
+
+
+def _claimed(phases: tuple[Run, ...]) -> Bound:
     """What an accountant reports that assumes Poisson sampling of the undivided sum."""
     assumed = tuple(
         Run(sampler=ASSUMED, sample_rate=run.mean_rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
@@ -218,92 +238,141 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-_MEASURED, _MOST_NARROW = 4, 2
-_ROUGHLY = 0.05
+def evaluated(exposures: Sequence[Analysis], replaced: bool) -> Bounds:
+    """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
+    if not exposures:
+        from calipers.measure.guarantees import no_release
+
+        return no_release()
+    neighbors = _alternatives([(e, *e.neighbors) for e in exposures])
+    show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
+    found = worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
+    covering = [e.covering for e in exposures if e.covering is not None]
+    if isinstance(found.above, Greatest) and len(covering) == len(exposures):
+        one = _proven(covering, [e.attack for e in exposures], replaced)
+        return replace(found, above=CoveredNeighbors(found.above.parts, one))
+    return found
 
 
-@dataclass(frozen=True)
-class WorstSize:
-    """The size with the largest lower bound among those measured, out of sizes `smallest` .. `largest`."""
-
-    dataset_size: int
-    epsilon: Bracket
-    delta: float
-    smallest: int
-    largest: int
-    measured: tuple[int, ...]
-    what: str = "jumps of floor(N q)"
-
-    @property
-    def note(self) -> str:
-        """The finding in words."""
-        return (
-            f"A guarantee has to hold for every dataset size: of sizes {self.smallest} to {self.largest}, N = "
-            f"{self.dataset_size} is the worst of {len(self.measured)} {self.what} measured, with "
-            f"epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
-            f"delta = {setting(self.delta)}."
-        )
+def _one_neighbor(exposures: Sequence[Analysis], replaced: bool, show: Callable[..., Bound]) -> Bounds:
+    attacks = [exposure.attack for exposure in exposures]
+    tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
+    told = _told([exposure.proofs[0] for exposure in exposures])
+    if told is not None and told.loud:  # hiding how many take part hides nothing
+        return Bounds(told, greatest([show(tuple(one), loud=True) for one in tried]))
+    if all(exposure.closes for exposure in exposures):
+        proofs = [exposure.proofs[0] for exposure in exposures]
+        pairs = _pairs(factors_of(proofs))
+        assert pairs is not None  # what is proven and attained has both sides
+        return _attained(proofs, pairs, attacks, replaced)
+    competing = _alternatives([exposure.proofs for exposure in exposures])
+    above = least([_proven(proofs, attacks, replaced) for proofs in competing])
+    return Bounds(above, greatest([show(tuple(one)) for one in tried]))
 
 
-def worst_dataset_size(
-    run: Run, *, delta: float, smallest: int | None = None, largest: int | None = None, tolerance: float = 1e-3
-) -> WorstSize | None:
-    """The worst size found for N in [smallest, largest], by default [N/2, 2N]; None if floor(N q) jumps nowhere in it.
+def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
+    """The first choices of all phases, the second ones, and so on; a phase with fewer repeats its last."""
+    most = max(len(choices) for choices in phases)
+    return [[choices[min(place, len(choices) - 1)] for choices in phases] for place in range(most)]
 
-    The rate, the steps and the noise stay those of `run`.
-    """
-    if run.normalization not in DATA_DEPENDENT or not scheme_of(run).independent or run.adjacency != "add-remove":
-        raise InputError(
-            "worst_dataset_size is about normalization 'expected', 'floor' or 'realized' with sampler='poisson' under "
-            f"add-remove adjacency, got {run.normalization!r}, {run.sampler!r}, {run.adjacency!r}."
-        )
-    assert run.dataset_size is not None
-    low = SIZE.check_int("smallest", smallest if smallest is not None else max(2, run.dataset_size // 2))
-    high = SIZE.check_int("largest", largest if largest is not None else 2 * run.dataset_size)
-    if low > high:
-        raise InputError(f"Expected smallest <= largest, got smallest={low} and largest={high}.")
-    floor = run.normalization == "floor"
-    sizes = _jumps(run, low, high) if floor else _spread(low, high)
-    if not sizes:
+
+def factors_of(parts: Sequence[Participations[Kind]]) -> list[tuple[Kind, int]]:
+    """The sources of all phases with the number of participations, equal ones together."""
+    counts: dict[Kind, int] = {}
+    for part in parts:
+        for source, count in ((part.source, part.count), *part.beside):
+            counts[source] = counts.get(source, 0) + count
+    return list(counts.items())
+
+
+def _pairs(factors: Sequence[tuple[AnySource, int]]) -> list[tuple[LawSource, int]] | None:
+    """The same factors, where every one of them is proof and attack in one."""
+    found = [(source.both, count) for source, count in factors]
+    kept = [(both, count) for both, count in found if both is not None]
+    return kept if len(kept) == len(found) else None
+
+
+def gaussian_releases(count: int) -> str:
+    """So many Gaussian releases, in words."""
+    return "one Gaussian release at a known time" if count == 1 else f"{count} Gaussian releases at known times"
+
+
+def _statement(proofs: Sequence[Proof]) -> str:
+    """The statement behind several phases: that of a proof from above only, where there is one."""
+    return next((proof.statement for proof in reversed(proofs) if proof.one_sided), proofs[-1].statement)
+
+
+def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Bound:
+    """The composition of one proof per phase, beside what is proven where all phases tell their lengths."""
+    found, told = _hiding(proofs, attacks, replaced), _told(proofs)
+    return found if told is None else least([told, found])
+
+
+def _told(proofs: Sequence[Proof]) -> ToldProof | None:
+    """What is proven where all phases tell their lengths, and some of them draw these."""
+    known = [Shifts.of([proof.shift], [1.0]) if proof.shift is not None else proof.lengths for proof in proofs]
+    told = [(lengths, proof.count) for lengths, proof in zip(known, proofs, strict=True) if lengths is not None]
+    if len(told) < len(proofs) or all(proof.lengths is None for proof in proofs):
         return None
-
-    # A rough attack on every size; both bounds where that leaves open which is the worst.
-    rough = {size: divided_attack(_resized(run, size)).roughly(delta) for size in sizes}
-    worst = sorted(sizes, key=lambda size: -rough[size])[:_MOST_NARROW]
-    least = rough[worst[0]] * (1.0 - _ROUGHLY)
-    narrow = {
-        size: measure(_resized(run, size), tolerance=tolerance).epsilon(delta) for size in worst if rough[size] >= least
-    }
-    chosen = max(narrow, key=lambda size: narrow[size].lower)
-    what = "jumps of floor(N q)" if floor else "sizes"
-    return WorstSize(chosen, narrow[chosen], delta, low, high, tuple(sizes), what)
+    return ToldProof(tuple(told))
 
 
-def _spread(low: int, high: int) -> list[int]:
-    """Up to `_MEASURED` sizes from low to high, dense at the low end."""
-    return sorted({round(low * (high / low) ** ((i / (_MEASURED - 1)) ** 2)) for i in range(_MEASURED)})
+def _hiding(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Bound:
+    """What hides how many of a unit take part."""
+    factors = factors_of(proofs)
+    pairs = _pairs(factors)
+    if pairs is not None:
+        return _attained(proofs, pairs, attacks, replaced, (Side.UPPER,)).above
+    reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
+    lone = factors[0][0].lone_proof if _counted(factors) == 1 else None
+    return LawProof(ProofProduct(factors), reason, _statement(proofs), lone)
 
 
-def _resized(run: Run, size: int) -> Run:
-    return run.replace(dataset_size=size, sample_rate=run.rate, steps=run.total_steps)
+def _counted(factors: Sequence[tuple[AnySource, int]]) -> int:
+    return sum(number for _, number in factors)
 
 
-def _jumps(run: Run, low: int, high: int) -> list[int]:
-    """Up to `_MEASURED` sizes, from the first jump on, at which floor(N q) jumps between N - 1 and N and is not 0
-    before.
-    """
-    first = max(2, math.floor((low - 1) * run.rate) + 1)
-    last = math.floor(high * run.rate)
-    if last < first:
-        return []
-    divisors = sorted({round(first * (last / first) ** (i / (_MEASURED - 1))) for i in range(_MEASURED)})
-    sizes = []
-    for divisor in divisors:
-        size = math.ceil(divisor / run.rate)
-        while divisor_of(_resized(run, size), size) < divisor:
-            size += 1
-        while size > 2 and math.floor((size - 1) * run.rate) >= divisor:
-            size -= 1
-        if low <= size <= high and public_because(_resized(run, size)) is None:
-            sizes.append(size)
-    return sizes
+def _attained(
+    proofs: Sequence[Proof],
+    pairs: Sequence[tuple[LawSource, int]],
+    attacks: Sequence[Attack],
+    replaced: bool,
+    sides: tuple[Side, ...] = tuple(Side),
+) -> Bounds:
+    """The composition of pairs that have both sides; `sides`: both, or the upper one where the attacks are others."""
+    count = _counted(pairs)
+    shifts = [(proof.shift, proof.count) for proof in proofs if proof.shift is not None]
+    if len(shifts) == len(proofs):
+        reason = max((proof.reason for proof in proofs), key=len)
+        return gaussians(shifts, f"{reason} {gaussian_releases(count)}.")
+    hidden = [proof for proof in proofs if proof.shift is None]
+    reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}: a product of {count} pairs."
+    for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
+        reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
+    scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
+    lone = pairs[0][0].lone_pair if count == 1 else None
+    composed = Composition(Product(pairs), any(proof.published for proof in proofs), sides, lone)
+    return composition(composed, reason, _statement(hidden), scene, _WAYS[replaced])
+
+
+def _shown(attacks: Sequence[Attack], replaced: bool, loud: bool = False) -> Bound:
+    """The composition of the attacks on all phases."""
+    factors, scene = factors_of(attacks), _scenes([attack.scene for attack in attacks])
+    pairs = None if loud or any(attack.one_sided for attack in attacks) else _pairs(factors)
+    if pairs is not None:
+        alone = pairs[0][0].lone_pair if _counted(pairs) == 1 else None
+        composed = Composition(Product(pairs), sides=(Side.LOWER,), lone=alone)
+        return PairAttack(composed, scene, attacks[-1].statement, _WAYS[replaced])
+    rival = attacks[0].rival if len(factors) == 1 else None
+    lone = factors[0][0].lone_attack if _counted(factors) == 1 else None
+    if loud and not any(attack.one_sided for attack in attacks):
+        scene = f"{scene} The score of a step is its log ratio."
+    return LawAttack(AttackProduct(factors, loud), scene, _CLAIMS[replaced], attacks[-1].statement, lone, rival)
+
+
+def _scenes(scenes: Sequence[str]) -> str:
+    """What everybody's gradients are: once where all phases are alike."""
+    if len(set(scenes)) == 1:
+        return scenes[0]
+    told = " ".join(f"In phase {number}: {scene}" for number, scene in enumerate(scenes, start=1))
+    return f"{told} Where no score is named, it is the log likelihood ratio of what is shown."

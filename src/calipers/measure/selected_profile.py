@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.curves.envelope import profile_nodes
 from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.measure.choice import profile_nodes
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray

@@ -22,14 +22,16 @@ from calipers.curves.renyi import delta_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError
 from calipers.kept import kept
-from calipers.measure.closed import CurveJaw
-from calipers.measure.jaw import Evaluation, Found, Jaw
+from calipers.measure.bounds import Bound, Bounds, BoundValue, TradeoffBound
+from calipers.measure.guarantees import described, stated_measurement
+from calipers.measure.measurement import Measurement
+from calipers.measure.routes import measure
 from calipers.measure.selected_profile import SelectedProfile
-from calipers.measure.selection_order import Shown, best_order
+from calipers.measure.selection_order import OrderRates, best_order
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.types import BoolArray, FloatArray
 from calipers.run import Run
-from calipers.stated import Guarantee
+from calipers.stated import Guarantee, Stated
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
 _COARSER = 1e-2
@@ -74,13 +76,33 @@ class Selection:
         """The law of the number of trials."""
         return Trials.of(self.trials, self.mean, self.shape)
 
+    def measured(self, tolerance: float) -> Measurement:
+        """The bracket of what is released; the claim is its own upper bound.
+
+        Args:
+            tolerance: The relative width aimed for.
+
+        Returns:
+            Brackets of the best of all trials, for the adjacency of one trial.
+
+        Raises:
+            UnsupportedError: Nothing is proven for one trial.
+        """
+        one = measure(self.of, tolerance=tolerance)
+        words = f"{self.law.words[0].upper()}{self.law.words[1:]}, each of them: {described(one)}"
+        keys: tuple[tuple[str, object], ...] = (("trials", self.trials), ("mean", self.mean))
+        keys += () if self.shape is None else (("shape", self.shape),)
+        adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
+        found = selected(one.evaluation, self.law)
+        return stated_measurement(Stated(words, keys, adjacency, "selection"), found, tolerance, one.conditions)
+
 
 @implements("calipers:selection", "papernot2022:thm2")
 @dataclass(frozen=True)
-class SelectionProof(CurveJaw):
+class SelectionProof(TradeoffBound):
     """The best of a random number of trials, each proven by `one`."""
 
-    one: Jaw
+    one: Bound
     trials: Trials
     side = Side.UPPER
 
@@ -93,31 +115,31 @@ class SelectionProof(CurveJaw):
         """By the curve that reports ask for."""
         return self._selected(_depth(self.trials, _USUAL), _FINE_ENOUGH)
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """Of the whole curve of one trial, or of its own epsilon at delta / m, where that may be less."""
         usual, share = self._usual, delta / self.trials.mean * (1.0 - 1e-15)
         found = usual.epsilon(delta)
         if not found < usual.shift + _at_least(usual.one, share):
             found = min(found, usual.shift + self.one.epsilon(share, tolerance).value)
-        return Found(found, self.evidence())
+        return BoundValue(found, self.evidence())
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """As `epsilon`."""
         usual, room = self._usual, epsilon - self._usual.shift
         found = usual.delta(epsilon)
         if room >= 0.0 and not (0.0 < found < 1.0 and room < _at_least(usual.one, found / self.trials.mean)):
             found = min(found, self.trials.mean * self.one.delta(room, tolerance).value * (1.0 + 1e-12))
         # Laws that are composed end somewhere, and what lies beyond is no less than this; divergences do not.
-        return self._by_orders(epsilon, found) if 0.0 < found < _FAINT else Found(found, self.evidence())
+        return self._by_orders(epsilon, found) if 0.0 < found < _FAINT else BoundValue(found, self.evidence())
 
-    def _by_orders(self, epsilon: float, found: float) -> Found:
+    def _by_orders(self, epsilon: float, found: float) -> BoundValue:
         """What the published bound implies, if that is less and one trial has finite divergences."""
         try:
             divergences = [self._divergence(t, float(self._usual.one.delta(_near(t)))) for t in _ORDERS.tolist()]
         except CalipersError:
-            return Found(found, self.evidence())
+            return BoundValue(found, self.evidence())
         implied = float(delta_from_rdp(_ORDERS, divergences, epsilon))
-        return Found(implied, self._said(*_RENYI)) if implied < found else Found(found, self.evidence())
+        return BoundValue(implied, self._said(*_RENYI)) if implied < found else BoundValue(found, self.evidence())
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """What follows from the curve of one trial."""
@@ -127,10 +149,10 @@ class SelectionProof(CurveJaw):
     def _curve(self, depth: float, tolerance: float) -> TradeoffCurve:
         return self._selected(depth, tolerance).curve
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """The published bound."""
         near = self.one.delta(_near(order), 1e-2).value if self.trials.poisson else 0.0
-        return Found(self._divergence(order, near), self._said(*_RENYI))
+        return BoundValue(self._divergence(order, near), self._said(*_RENYI))
 
     def _divergence(self, order: float, near: float) -> float:
         orders = np.array([order, *_ORDERS])
@@ -173,10 +195,10 @@ def _at_least(one: TradeoffCurve, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class SelectionAttack(Jaw):
+class SelectionAttack(Bound):
     """The best of a random number of trials, each attacked by `one`: the best of many scores."""
 
-    one: Jaw
+    one: Bound
     trials: Trials
     side = Side.LOWER
 
@@ -208,11 +230,11 @@ class SelectionAttack(Jaw):
         return [*found, *(tests.swapped() for tests in found)]
 
     @kept
-    def _ordered(self, epsilon: float) -> tuple[Shown, ...]:
+    def _ordered(self, epsilon: float) -> tuple[OrderRates, ...]:
         """By the orders that show most at epsilon, in both directions."""
         return tuple(best_order(tests, self.trials, epsilon) for tests in self._directed)
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """Read off the attack; the order that shows most at one epsilon shows a larger one, until it is the best."""
         found = self._points.epsilon(delta)
         for _ in range(_ORDERS_TRIED):
@@ -221,16 +243,16 @@ class SelectionAttack(Jaw):
                 found = max([found, *(shown.epsilon(delta) for shown in self._ordered(found))])
             if not found > before * (1.0 + 0.01 * tolerance):
                 break
-        return Found(found, self.evidence())
+        return BoundValue(found, self.evidence())
 
-    def delta(self, epsilon: float, tolerance: float) -> Found:
+    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """Read off the attack."""
         shown = [shown.delta(epsilon) for shown in self._ordered(epsilon)] if epsilon < _LARGEST else []
-        return Found(max([float(self._points.delta(epsilon)), *shown]), self.evidence())
+        return BoundValue(max([float(self._points.delta(epsilon)), *shown]), self.evidence())
 
-    def renyi(self, order: float) -> Found:
+    def renyi(self, order: float) -> BoundValue:
         """No attack is claimed."""
-        return Found(0.0, self.evidence())
+        return BoundValue(0.0, self.evidence())
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """Both scores."""
@@ -246,9 +268,9 @@ class SelectionAttack(Jaw):
         return Evidence.of(Kind.TEST, _PROFILE, text)
 
 
-def selected(one: Evaluation, trials: Trials) -> Evaluation:
+def selected(one: Bounds, trials: Trials) -> Bounds:
     """The best of a random number of trials of `one`."""
-    return Evaluation(SelectionProof(one.above.alone, trials), SelectionAttack(one.below.alone, trials))
+    return Bounds(SelectionProof(one.above.alone, trials), SelectionAttack(one.below.alone, trials))
 
 
 def _some(points: Points) -> Points:

@@ -32,7 +32,7 @@ _ROUNDING, _LEAST = 1e-11, 1e-300
 """Relative error of masses and of the generating function, charged to both; and a rate that no error is below."""
 
 
-class Shown(NamedTuple):
+class OrderRates(NamedTuple):
     """At least the false positive rate and at most the power of a test."""
 
     wrong: float
@@ -48,7 +48,7 @@ class Shown(NamedTuple):
         return max(0.0, math.log(room / self.wrong) - _ROUNDING) if room > self.wrong > 0.0 else 0.0
 
 
-def best_order(tests: Points, trials: Trials, epsilon: float) -> Shown:
+def best_order(tests: Points, trials: Trials, epsilon: float) -> OrderRates:
     """The test of the order that shows most at e^epsilon, of all that rank both extremes first.
 
     Args:
@@ -69,7 +69,7 @@ def best_order(tests: Points, trials: Trials, epsilon: float) -> Shown:
     gain = np.maximum(right - math.exp(epsilon) * wrong, 0.0)
     claimed = [(i, j) for i, j in _path(gain) if gain[i, j] > 0.0]
     rates = [math.fsum(float(each[i, j]) for i, j in claimed) for each in (wrong, right)]
-    return Shown(rates[0] * (1.0 + _ROUNDING), rates[1] * (1.0 - _ROUNDING))
+    return OrderRates(rates[0] * (1.0 + _ROUNDING), rates[1] * (1.0 - _ROUNDING))
 
 
 def _path(gain: FloatArray) -> list[tuple[int, int]]:

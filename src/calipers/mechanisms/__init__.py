@@ -14,3 +14,4 @@ from calipers.mechanisms.noise_matrix import NoiseMatrix as NoiseMatrix
 from calipers.mechanisms.noise_matrix import Patterns as Patterns
 from calipers.mechanisms.sided import exponential_mechanism as exponential_mechanism
 from calipers.mechanisms.sided import permute_and_flip as permute_and_flip
+from calipers.mechanisms.tree_noise import TreeNoise as TreeNoise

@@ -144,13 +144,6 @@ class NoiseMatrix:
         powers = decay[:, None] ** np.arange(STEPS.check_int("steps", steps) - 1)
         return cls.of_toeplitz(np.append(1.0, scale @ powers), steps, f"BLT with {decay.size} buffers")
 
-    @classmethod
-    def tree(cls, steps: int) -> NoiseMatrix:
-        """Tree aggregation: one row for every complete node, in the order in which they become complete."""
-        from calipers.mechanisms.tree_noise import TreeNoise  # a kind of this class
-
-        return TreeNoise(STEPS.check_int("steps", steps))
-
     @property
     def steps(self) -> int:
         """Number of steps, columns of C."""

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns, Sensitivity, best_pattern
+from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns, Sensitivity, best_pattern
 from calipers.numerics.types import FloatArray, IntArray
 
 _MOST_PLACES = 4_000_000
@@ -31,9 +31,10 @@ _MOST_NODES = 8_192
 
 
 class TreeNoise(NoiseMatrix):
-    """Tree aggregation over a number of steps."""
+    """Tree aggregation over a number of steps: one row for every complete node, in the order of their completion."""
 
     def __init__(self, steps: int) -> None:
+        steps = STEPS.check_int("steps", steps)
         super().__init__(name=f"tree aggregation over {steps} steps", tree=True)
         self._steps = steps
 

@@ -35,7 +35,7 @@ from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray
 from calipers.probing.groups import Inclusions, divergence, together, together_at
 from calipers.probing.protocol import Configuration, Finding
-from calipers.schemes import having
+from calipers.samplers import having
 
 # Batches looked at in one probe; beyond that the interval of the rate stays wider than one step.
 MOST_BATCHES = 60_000

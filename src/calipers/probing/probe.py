@@ -35,7 +35,7 @@ from calipers.probing.rules import (
 )
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
 from calipers.run import Run
-from calipers.schemes import scheme_named
+from calipers.samplers import scheme_named
 from calipers.shown import as_record
 
 SIZE = Domain(2, 2**31, integer=True)

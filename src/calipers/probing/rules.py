@@ -18,7 +18,7 @@ from calipers.probing.lens import close
 from calipers.probing.protocol import Finding, Schedule
 from calipers.probing.sizes import StepNumbers
 from calipers.run import Run
-from calipers.schemes import scheme_named
+from calipers.samplers import scheme_named
 
 PHRASES = {
     "none": "nothing: the noisy sum itself is released",

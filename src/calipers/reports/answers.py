@@ -15,7 +15,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
 from calipers.reports.relations import Relation, relations
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 from calipers.scope import in_units
 from calipers.stated import Stated
 

@@ -30,7 +30,7 @@ from calipers.numerics.types import FloatArray
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
 from calipers.run import Run, as_phases, like_beside_like
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 from calipers.shown import Printed
 
 if TYPE_CHECKING:

@@ -77,9 +77,7 @@ def _is_isolated(answers: Answers) -> bool:
 
 def success_rates(measurement: Measurement) -> _Success:
     """Success at every baseline of the table; none in the isolated view, where nothing is proven about the model."""
-    from calipers.measure.success import is_isolated
-
-    return () if is_isolated(measurement) else tuple((k, measurement.success(k)) for k in BASELINES)
+    return () if measurement.isolated else tuple((k, measurement.success(k)) for k in BASELINES)
 
 
 def secrets_section(measurement: Measurement, answers: Answers, found: _Success) -> Section:

@@ -21,7 +21,7 @@ from decimal import Decimal
 from calipers.bracket import Bracket
 from calipers.numerics.decimals import ceil_digits, setting
 from calipers.run import Run
-from calipers.schemes import ASSUMED
+from calipers.samplers import ASSUMED
 
 PUBLIC = ("none", "constant")
 """Divisors that do not depend on the data."""

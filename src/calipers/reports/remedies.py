@@ -20,7 +20,7 @@ from calipers.reports.paragraph import GOOD_REGRET
 from calipers.reports.readings import PUBLIC, Standing, is_claimed_run
 from calipers.reports.standing import is_closed
 from calipers.run import Run
-from calipers.schemes import scheme_of
+from calipers.samplers import scheme_of
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement

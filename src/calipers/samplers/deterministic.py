@@ -1,19 +1,33 @@
-"""Algorithm D: fixed order, equal batches, the same in every epoch.
+"""Batches in a fixed order: every record in a batch known beforehand, the same in every epoch. Nothing is hidden.
+
+A record that is zeroed out, or replaced, moves the sum of its own batch. One that is really removed makes every later
+record move up by one place: every batch loses one record and gains another, and a kept last batch loses one. With
+gradients of alternating sign on the first records of the batches every sum moves by 2, so M batches in E epochs are one
+Gaussian of mu = 2 sqrt(M E) / sigma, and mu^2 = (4 M + 1) E / sigma^2 where a last batch is kept
+(`calipers:fixed-order`). That is what add-remove means here, and why zero-out is what a run has that names nothing.
+
+**Drawing.** Algorithm D: fixed order, equal batches, the same in every epoch.
 
 No randomness, hence no amplification: the reference against which the other samplers are judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from calipers.citations import implements
-from calipers.numerics.types import IntArray
-from calipers.samplers.equal_batches import EqualBatches
+from calipers.errors import UnsupportedError
+from calipers.numerics.types import FloatArray, IntArray
+from calipers.run_fields import RunFields
+from calipers.samplers.analysis import Analysis, AuditedSums, Configurations, closed, known_times, release
+from calipers.samplers.dealt import at_places, epochs_of, whole_epochs_of
+from calipers.samplers.equal_batches import CutScheme, EqualBatches, batches_of, unchanged_steps
 from calipers.samplers.law import SamplerLaw
+from calipers.samplers.units import known_unit, together
 
 
 @implements("chua2024:alg2")
@@ -40,3 +54,87 @@ class Deterministic(EqualBatches):
         """Consecutive blocks; nothing is drawn."""
         for start in range(0, self.kept, self.batch_size):
             yield np.arange(start, min(start + self.batch_size, self.kept), dtype=np.int64)
+
+
+_MOVED_UP = (
+    "Adding or removing a record moves every later record by one place, so every batch of the run changes. A guarantee "
+    "for zeroed-out records (adjacency = 'zero-out') is what fixed batches are usually measured for."
+)
+
+
+class DeterministicScheme(CutScheme):
+    """No draw at all."""
+
+    name = "deterministic"
+    summary = "fixed order"
+    counts_units = ("zero-out", "substitute")
+    drawn_by = Deterministic
+
+    def batches(self, run: RunFields) -> str:
+        """In words."""
+        return "batches in a fixed order ({per_epoch} batches per epoch)"
+
+    def default_adjacency(self, run: RunFields) -> str:
+        """Zeroing out a record leaves all others where they are."""
+        return "zero-out"
+
+    def check_neighbors(self, run: RunFields) -> None:
+        """Records of a unit that are removed at once move others by several places."""
+        super().check_neighbors(run)
+        if run.adjacency == "add-remove" and run.records_per_unit > 1:
+            raise UnsupportedError(
+                f"Nothing is proven for removing a {run.unit_name} of {run.records_per_unit} records from batches in a "
+                "fixed order, where all later records move up; name adjacency 'zero-out' or 'substitute'."
+            )
+
+    def analyze(self, run: RunFields) -> Analysis:
+        """One plain Gaussian per epoch, at a known time."""
+        if run.adjacency == "add-remove" and run.view == "worst-case":
+            self.check_neighbors(run)
+            return _moved_up(run)
+        if run.records_per_unit > 1:
+            return known_unit(run, together(run.records_per_unit, run.batch_size), epochs_of(run))
+        return known_times(run, epochs_of(run))
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """No amplification."""
+        return (
+            "Fixed batches hide nothing about when a record is used: there is no amplification by sampling, and the "
+            "Poisson claim does not apply to this run.",
+            *((_MOVED_UP,) if run.adjacency == "add-remove" and run.view == "worst-case" else ()),
+        )
+
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """Draw."""
+        text = "Draw the batches at random: a fixed order hides nothing about when a record is used."
+        return ((text, {"sampler": "balls-and-bins"}),)
+
+    def stated(self, run: RunFields) -> Mapping[str, object]:
+        """Nothing but how often."""
+        return {"epochs": whole_epochs_of(run)}
+
+    def draw(self, sums: AuditedSums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
+        """The first round of every epoch."""
+        return at_places(np.zeros(shape[:2], dtype=np.intp), sums.rounds)
+
+    def configurations(self, sums: AuditedSums, member: bool) -> Configurations:
+        """There is one."""
+        included = np.zeros((1, sums.rounds))
+        included[0, 0] = 1.0
+        return np.zeros(1), sums.batch_size - included, included
+
+
+def _moved_up(run: RunFields) -> Analysis:
+    """Every batch after the record's own moves by two clipped gradients, and a kept last one by one."""
+    larger = unchanged_steps(run).larger
+    assert run.batch_size is not None
+    keep = run.last_batch == "keep"
+    full = batches_of(larger, run.batch_size, keep) - keep
+    squares = sum(count * (4 * min(steps, full) + (steps > full)) for steps, count in run.epoch_parts)
+    scene = (
+        "The record is the first of all, and the first records of the batches have gradients of alternating sign along "
+        "a unit vector, all others zero, so every batch sum moves by 2 as the records move up by one place."
+    )
+    shift = math.sqrt(squares) / run.noise_multiplier
+    reason = "All records behind the one that is added or removed move by one place, so that every batch sum changes:"
+    return closed(release(shift), 1, "calipers:fixed-order", reason, scene)

@@ -147,7 +147,7 @@ class _BitSet:
             return
         places = indices >> 3
         starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1])))
-        self._bytes[places[starts]] |= np.bitwise_or.reduceat(_bit(indices), starts)
+        self._bytes[places[starts]] |= np.bitwise_or.reduceat(_bit(indices), starts.astype(np.intp))
 
     def absent(self, count: int) -> IntArray:
         """The `count` indices below `size` that are not in the set, listed chunk by chunk."""
@@ -193,5 +193,6 @@ def throw(balls: int, bins: int, rng: np.random.Generator) -> IntArray:
     counts = np.zeros(bins, dtype=np.int64)
     block = max(BLOCK, bins)
     for start in range(0, balls, block):
-        counts += np.bincount(rng.integers(bins, size=min(block, balls - start)), minlength=bins)
+        thrown = rng.integers(bins, size=min(block, balls - start), dtype=np.int64)
+        counts += np.bincount(thrown.astype(np.intp), minlength=bins)
     return counts

@@ -2,19 +2,49 @@
 
 Without replacement every set of B records is equally likely; with replacement every one of the B places is filled by
 a uniformly random record, so a record may come several times.
+
+**Without replacement.** A record in the batch displaces another one, so under add-remove one record moves the sum by
+*two* clipped gradients (`calipers.laws.drawn.fixed_size`). Several records of a unit: j of them are in the batch, j
+hypergeometric (`calipers.laws.core.drawn_shift`, `calipers.laws.drawn.counted`).
+
+**With replacement.** A record may be in a batch several times, and displaces another one each time: j places, j
+binomial(B, 1/N) (`calipers.laws.core.drawn_shift` where it is added or removed, `calipers.laws.drawn.counted` else).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from calipers.domains import COUNT, Domain
-from calipers.numerics.types import IntArray
+from calipers.errors import InputError
+from calipers.laws.core.drawn_shift import Shifts, drawn_shift
+from calipers.laws.core.gaussian_part import gaussian_mixture_part
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.part_algebra import RoundedPair
+from calipers.laws.drawn.counted import CountedPair
+from calipers.laws.drawn.fixed_size import fixed_size_attacks, fixed_size_proof
+from calipers.numerics.binomial import hypergeometric
+from calipers.numerics.types import FloatArray, IntArray
+from calipers.run_fields import RunFields
+from calipers.samplers.analysis import (
+    Analysis,
+    Attack,
+    AuditedSums,
+    Configurations,
+    Proof,
+    Scheme,
+    closed,
+    read_as_public,
+    sizes_of,
+)
 from calipers.samplers.draws import distinct
 from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw
+from calipers.samplers.units import all_of, binomial_shifts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,3 +85,181 @@ class FixedSize(Sampler):
             yield rng.integers(self.dataset_size, size=self.batch_size)
         else:
             yield distinct(self.dataset_size, self.batch_size, rng)
+
+
+CLOSED = (
+    "A record in a batch of fixed size displaces another one, and adding or removing it moves the sum by up to twice "
+    "the clipping norm"
+)
+PROVEN = (
+    "A record in a batch of fixed size displaces another one; the worst case of either order of the datasets, joined "
+    "where their ratio is 1, dominates every step"
+)
+
+
+def displaced_scene(run: RunFields) -> str:
+    """Everybody's gradients."""
+    instead = {"add-remove": "", "zero-out": ", zero once zeroed out", "substitute": ", -u once replaced"}
+    return (
+        f"{all_of(run)}{instead[run.adjacency]}, all others are -u (or all of them, the record too, -u: the better "
+        "counts), so a batch sums to -B along u except where the record has displaced another one; the score of a step "
+        "is its log likelihood ratio."
+    )
+
+
+class DisplacingScheme(Scheme):
+    """Batches of B records in every step, whatever the step before drew."""
+
+    whole_epochs = False
+    equal_batches = True
+    stepwise = True
+    counts_units = ("add-remove", "zero-out", "substitute")
+    isolates = False
+    drawn_by = FixedSize
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """What displacement costs."""
+        what = {
+            "add-remove": "Added or removed, it moves the sum by up to twice the clipping norm, where Poisson sampling "
+            "moves it by once: an accountant that assumes Poisson sampling understates this run.",
+            "zero-out": "Zeroed out, its place in the batch stays taken.",
+            "substitute": "Replaced, it moves the sum by up to twice the clipping norm.",
+        }
+        return (
+            "Every batch has the same number of records, so a record that is drawn displaces another one. "
+            f"{what[run.adjacency]}",
+        )
+
+    def derived(self, run: RunFields) -> tuple[str, ...]:
+        """The steps of so many epochs; B of however many there are is no rate of its own."""
+        return read_as_public(run, rate=False)
+
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """Coins."""
+        text = "Let every record enter every step by its own coin (sampler = 'poisson'): then it displaces nobody."
+        return ((text, {"sampler": "poisson"}),)
+
+
+def _doubled(counts: Shifts) -> Shifts:
+    return replace(counts, lengths=tuple(2.0 * s for s in counts.lengths))
+
+
+@functools.lru_cache(maxsize=64)
+def counted_attacks(counts: Shifts, adjacency: str) -> tuple[Pair, ...]:
+    """What single choices of gradients show in one step, the record in j places with the given probabilities."""
+    doubled = _doubled(counts)
+    if adjacency != "zero-out":
+        return (drawn_shift(doubled),)
+    weights = (*counts.weights[:-1], counts.weights[-1] + counts.beyond)
+    opposed = gaussian_mixture_part(weights, doubled.lengths, weights, counts.lengths)
+    return RoundedPair("several places", smooth=(opposed,), rounding=counts.rounding), drawn_shift(counts)
+
+
+def several_places(run: RunFields, counts: Shifts) -> Analysis:
+    """A unit of which j records (or copies) are in a batch, j drawn with the given law, each displacing another."""
+    steps, scene, statement = run.total_steps, displaced_scene(run), "calipers:counted"
+    pairs = counted_attacks(counts, run.adjacency)
+    if run.adjacency == "add-remove":
+        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, scene, _doubled(counts))
+    attacks = [Attack(pair, steps, statement, scene, one_sided=True) for pair in pairs]
+    told = counts if run.adjacency == "zero-out" else _doubled(counts)
+    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.", lengths=told)
+    return Analysis((proof,), attacks[0], tuple(attacks[1:]))
+
+
+class WithoutReplacementScheme(DisplacingScheme):
+    """B distinct records in every step."""
+
+    name = "without-replacement"
+    summary = "B of N, anew every step"
+
+    def default_adjacency(self, run: RunFields) -> str:
+        """Zero-out where the neighbor with a unit fewer cannot fill its batch."""
+        size, batch = sizes_of(run)
+        return "add-remove" if size - run.records_per_unit >= batch else "zero-out"
+
+    def check(self, run: RunFields) -> None:
+        """Both sizes, and a neighbor that can fill its batch."""
+        size, batch = sizes_of(run)
+        left = size - run.records_per_unit
+        if run.adjacency == "add-remove" and left < batch:
+            raise InputError(
+                f"With {left} records left when a {run.unit_name} is removed no batch of {batch} can be drawn "
+                "without replacement; lower batch_size, or use adjacency 'zero-out' or 'substitute'."
+            )
+
+    def batches(self, run: RunFields) -> str:
+        """In words."""
+        return "batches of fixed size drawn anew without replacement (a record is in one with probability {rate})"
+
+    def analyze(self, run: RunFields) -> Analysis:
+        """One pair where a record is added or removed; else the worst of either order, and the attacks."""
+        shift, steps, scene = 1.0 / run.noise_multiplier, run.total_steps, displaced_scene(run)
+        if run.records_per_unit > 1:
+            return several_places(run, _counts(*sizes_of(run), run.records_per_unit, shift))
+        proof, attacks = _pairs(run.rate, shift, run.adjacency)
+        if run.adjacency == "add-remove" or run.rate == 1.0:
+            return closed(proof, steps, "calipers:fixed-size", CLOSED, scene)
+        first, *others = (Attack(pair, steps, "calipers:fixed-size", scene, one_sided=True) for pair in attacks)
+        return Analysis((Proof(proof, steps, "calipers:fixed-size", PROVEN),), first, tuple(others))
+
+    def draw(self, sums: AuditedSums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
+        """Whether the record is among the B of N: a uniform place among all, below B."""
+        return (rng.integers(sums.others + 1, size=shape) < sums.batch_size).astype(np.float64)
+
+    def configurations(self, sums: AuditedSums, member: bool) -> Configurations:
+        """In the batch, or not."""
+        rate = sums.batch_size / (sums.others + 1.0)
+        included = np.array([[0.0], [1.0]])
+        with np.errstate(divide="ignore"):
+            log_weight = np.log(np.array([1.0 - rate, rate]))
+        possible = np.isfinite(log_weight)
+        return log_weight[possible], (sums.batch_size - included)[possible], included[possible]
+
+
+@functools.lru_cache(maxsize=64)
+def _pairs(rate: float, shift: float, adjacency: str) -> tuple[Pair, tuple[Pair, ...]]:
+    """One object per kind, so that equal phases are counted together."""
+    return fixed_size_proof(rate, shift, adjacency), fixed_size_attacks(rate, shift, adjacency)
+
+
+@functools.lru_cache(maxsize=64)
+def _counts(dataset_size: int, batch_size: int, records: int, shift: float) -> Shifts:
+    chances, rounding = hypergeometric(dataset_size, records, batch_size)
+    return Shifts.of([shift * j for j in range(records + 1)], [float(chance) for chance in chances], rounding)
+
+
+class WithReplacementScheme(DisplacingScheme):
+    """B places, each with a record of its own draw."""
+
+    name = "with-replacement"
+    summary = "B draws, anew every step"
+    drawn_with: ClassVar[Mapping[str, object]] = {"replacement": True}
+
+    def check(self, run: RunFields) -> None:
+        """Both sizes, and a neighbor that has records."""
+        size, _ = sizes_of(run)
+        if run.adjacency == "add-remove" and size <= run.records_per_unit:
+            raise InputError(
+                f"Without one {run.unit_name} there are no records left to draw; use adjacency 'zero-out' or "
+                "'substitute'."
+            )
+
+    def batches(self, run: RunFields) -> str:
+        """In words."""
+        return "batches of fixed size drawn anew with replacement (a record fills a place with probability 1/N)"
+
+    def analyze(self, run: RunFields) -> Analysis:
+        """One pair where a record is added or removed; else the worst of either order, and the attacks."""
+        size, batch = sizes_of(run)
+        return several_places(run, binomial_shifts(batch, run.records_per_unit / size, 1.0 / run.noise_multiplier))
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """What displacement costs, and that a record may come several times."""
+        (displaced,) = super().notes(run)
+        return (f"A record may fill several places of one batch. {displaced}",)
+
+    def draw(self, sums: AuditedSums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
+        """How often the record is among the B draws."""
+        drawn = rng.integers(sums.others + 1, size=(*shape, sums.batch_size)) == 0
+        return np.asarray(drawn.sum(axis=-1), dtype=np.float64)

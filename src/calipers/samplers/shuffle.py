@@ -1,20 +1,66 @@
-"""Algorithm S: a fresh permutation every epoch, cut into equal batches.
+"""Shuffled batches: a random order of the records, cut into equal batches.
+
+**Adding or removing a record** changes who else is in the batches: a record that joins a batch of fixed size takes the
+place of another one. The pair of that is proven and attained (`calipers.samplers.equal_batches`). What follows is about
+records that are zeroed out or replaced, whose places stay theirs.
+
+**Isolated view.** An adversary who sees nothing but the differing record's noisy contribution faces a hidden record
+(van Dijk and Ertan; Ertan and van Dijk).
+
+**Worst case.** With batches of fixed size the other records reveal where the differing one is. Above, two proofs
+compete: fixed batches (shuffling never leaks more, Chua et al. 2024, Theorem 4.1: given the order batches are fixed,
+and divergences are jointly convex), and the law of an epoch, `calipers.laws.allocated.shuffled` where a remainder is
+not seen, `calipers.laws.allocated.displaced` where every record is. In an epoch inside which the run ends, records of
+the batches that did not come any more are such a remainder. Below, all other gradients are -u and the record's is u:
+one dataset throughout (`calipers.laws.allocated.shuffle`), which Conjecture 3.2 of Chua et al. held to be the worst
+case, or the record that changes sides (`calipers.laws.allocated.switching`), which shows that it is not.
+
+**One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees
+one epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
+
+**A short last batch** is not looked at by the attack: a record that sits in it counts as left out. In the isolated view
+an epoch that keeps one hides a record less well than as many equal batches do, and at least as well as its full ones.
+
+**Drawing.** Algorithm S: a fresh permutation every epoch, cut into equal batches.
 
 This is what data loaders do when they are told to shuffle and to drop the last partial batch; or to keep it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from calipers.citations import implements
-from calipers.domains import choice
-from calipers.numerics.types import IntArray
+from calipers.domains import Domain, choice
+from calipers.laws.allocated.average import SIGMA, AllocationPair
+from calipers.laws.allocated.displaced import DisplacedEpoch
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.allocated.switching import SwitchingAttack
+from calipers.laws.core.dealt_unit import DealtUnit
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.numerics.binomial import hypergeometric
+from calipers.numerics.types import FloatArray, IntArray
+from calipers.run_fields import RunFields
+from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Proof, known_release, known_times
+from calipers.samplers.dealt import (
+    at_places,
+    dealt_unit,
+    epochs_of,
+    hidden,
+    hidden_alone,
+    hidden_noise,
+    refuse_many,
+    summed_unit,
+    whole_epochs_of,
+)
 from calipers.samplers.draws import permuted, sliced
-from calipers.samplers.equal_batches import EqualBatches
+from calipers.samplers.equal_batches import CutScheme, EqualBatches, added_or_removed, unchanged_steps
 from calipers.samplers.law import SamplerLaw
 
 
@@ -59,3 +105,270 @@ class Shuffle(EqualBatches):
     def epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """Blocks of a fresh permutation."""
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))
+
+
+FIXED, SHUFFLED, DISPLACED = "chua2024:thm4.1", "calipers:shuffled", "calipers:displaced"
+NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1), which show the record in"
+_LEFT_OVER = (
+    "Every epoch drops a remainder, or ends before all batches came, so the record that makes room for this one is not "
+    "observed, and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent "
+    "worst-case terms, and by a dynamic program over what an adversary can choose from batch to batch; the smaller one "
+    "counts."
+)
+_NOTHING_LEFT_OVER = (
+    "Every record is used in every epoch, so the record that makes room for this one is observed once, in the first "
+    "batch, which hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal "
+    "weights, and by fixed batches for the small share of weight that this does not bound."
+)
+
+
+class ShuffleScheme(CutScheme):
+    """A new order every epoch, or one for all."""
+
+    name = "shuffle"
+    summary = "equal batches"
+    revealed = "deterministic"
+    drawn_by = Shuffle
+
+    def batches(self, run: RunFields) -> str:
+        """In words."""
+        return "shuffled batches of fixed size ({per_epoch} batches per epoch)"
+
+    def analyze(self, run: RunFields) -> Analysis:
+        """Even a single batch hides a record if it may be left out of it."""
+        if run.adjacency == "add-remove" and run.view == "worst-case":
+            return added_or_removed(run)
+        epochs = epochs_of(run)
+        if run.steps_per_epoch == 1 and run.kept_share == 1:
+            return known_times(run, epochs)
+        hidden_well, full = run.view == "isolated" and run.reshuffle == "every-epoch", _full_batches(run)
+        if hidden_well and full == run.steps_per_epoch:
+            return hidden_alone(run, run.kept_share)
+        proofs: tuple[Proof, ...] = (known_release(run, epochs, FIXED, NEVER_MORE),)
+        if hidden_well and full > 1:
+            # Places of weights B/N and, in the short batch, less: majorized by the full batches with equal weights.
+            parts = [(min(steps, full), min(steps / full, 1.0), count) for steps, count in run.epoch_parts]
+            proofs += hidden(run.noise_multiplier, parts, run.adjacency == "substitute").proofs
+        return Analysis((*proofs, *_epochs(run)), _attack(run))
+
+    def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
+        """Into places of a random order; added or removed, each of them takes another record's place."""
+        if run.sizes is None:
+            return None
+        unit, epochs = dealt_unit(run, *run.sizes)
+        if run.adjacency != "add-remove" or run.view == "isolated":
+            return unit, epochs
+        if run.last_batch == "keep":
+            return None
+        return dataclasses.replace(unit, shift=2.0 * unit.shift, places=unchanged_steps(run).larger), epochs
+
+    def unit_attack(self, run: RunFields) -> Attack | None:
+        """Records of a remainder, and of batches that did not come any more, are left out."""
+        if run.sizes is None or (run.adjacency == "add-remove" and run.view != "isolated"):
+            return None
+        size, batch = run.sizes
+        records, kept = min(run.records_per_unit, size), run.last_batch == "keep"
+
+        def used(steps: int) -> Shifts:
+            seen = size if kept and steps == run.steps_per_epoch else min(steps * batch, size)
+            chances, error = hypergeometric(size, records, seen)
+            return Shifts.of(range(len(chances)), chances.tolist(), error)
+
+        return summed_unit(run, used)
+
+    def sizes_of_units(self, run: RunFields) -> tuple[int, int] | None:
+        """Removed one after the other, records leave ever smaller datasets, in which the next is the easier to see."""
+        if run.adjacency != "add-remove" or run.view == "isolated":
+            return None
+        larger = unchanged_steps(run).larger
+        return larger, larger - run.records_per_unit + 1
+
+    def noise_range(self, run: RunFields) -> Domain:
+        """Of a hidden record; added or removed, it moves a sum by 2."""
+        found = hidden_noise(run)
+        doubled = run.adjacency == "add-remove" and run.view == "worst-case"
+        return dataclasses.replace(found, low=2.0 * found.low, high=2.0 * found.high) if doubled else found
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """What the order hides."""
+        return shuffled_notes(run)
+
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """Leave a record over, or throw every record by itself."""
+        if run.view != "worst-case":
+            return ()
+        thrown: tuple[str, dict[str, object]] = (
+            "Draw every record into a random batch of the epoch independently of the others (sampler = "
+            "'balls-and-bins'): as many steps over as much data, only the batch sizes vary.",
+            {"sampler": "balls-and-bins"},
+        )
+        return (*_one_left_over(run), thrown)
+
+    def stated(self, run: RunFields) -> Mapping[str, object]:
+        """Sizes; a sample rate 1/M is read as equal batches of a size that nobody said."""
+        size, batch = run.sizes or (run.steps_per_epoch, 1)
+        own = {"last_batch": run.last_batch, "order": run.reshuffle, "view": run.view, "epochs": whole_epochs_of(run)}
+        return {"dataset_size": size, "batch_size": batch, **own}
+
+    def draw(self, sums: AuditedSums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
+        """The place in a random permutation of all records; the last ones are left out of the epoch."""
+        return at_places(rng.integers(sums.others + 1, size=shape[:2]) // sums.batch_size, sums.rounds)
+
+    def configurations(self, sums: AuditedSums, member: bool) -> Configurations:
+        """Where the record is, or that it is left out."""
+        rounds, size = sums.rounds, sums.others + 1
+        if not member:
+            return np.zeros(1), np.full((1, rounds), float(sums.batch_size)), np.zeros((1, rounds))
+        left_out = size - rounds * sums.batch_size
+        refuse_many(rounds + 1)
+        included = np.eye(rounds)
+        log_weight = np.full(rounds, math.log(sums.batch_size / size))
+        if left_out > 0:
+            included = np.vstack([included, np.zeros(rounds)])
+            log_weight = np.append(log_weight, math.log(left_out / size))
+        return log_weight, sums.batch_size - included, included
+
+
+def _epochs(run: RunFields) -> tuple[Proof, ...]:
+    """The theorems about shuffled epochs; nothing where fixed batches are all that is proven."""
+    if run.sizes is None or run.reshuffle == "once" or run.view == "isolated":
+        return ()
+    (size, batch), noise, replaced = run.sizes, run.noise_multiplier, run.adjacency == "substitute"
+    found: list[tuple[ShuffledEpoch | DisplacedEpoch, int]] = []
+    for steps, count in run.epoch_parts:
+        if run.left_over or steps < run.steps_per_epoch:
+            found.append((ShuffledEpoch(noise, steps, steps * batch / size, replaced), count))
+        else:
+            found.append((DisplacedEpoch(noise, steps, 1.0, replaced, batch, size), count))
+    all_seen = isinstance(found[0][0], DisplacedEpoch)
+    statement, reason = (DISPLACED, _NOTHING_LEFT_OVER) if all_seen else (SHUFFLED, _LEFT_OVER)
+    return (Proof(*found[0], statement, reason, beside=tuple(found[1:])),)
+
+
+def _full_batches(run: RunFields) -> int:
+    """Batches of an epoch that have the full size."""
+    return run.steps_per_epoch if run.sizes is None else run.sizes[0] // run.sizes[1]
+
+
+def _attack(run: RunFields) -> Attack:
+    """What an attack sees of one order, and how often an order is drawn; it does not look at a short last batch."""
+    noise, replaced, full = run.noise_multiplier, run.adjacency == "substitute", _full_batches(run)
+    parts = [(min(steps, full), count) for steps, count in run.epoch_parts]
+    size, batch = run.sizes or (run.steps_per_epoch, 1)
+    once = run.reshuffle == "once"
+    if once:
+        # More noise than there is can only weaken the attack.
+        noise, parts = max(noise / math.sqrt(epochs_of(run)), 2.0 * SIGMA.low), [(full, 1)]
+    statement, scene = "calipers:shuffle-sum-test", attack_scene(run)
+    kind: type[AllocationPair] | type[ShuffleAttack] = AllocationPair if replaced else ShuffleAttack
+    # With a replaced record every batch sums to -B along u but one, at a random place, which sums to -B + 2.
+    seen_at = 0.5 * noise if replaced else noise
+    if run.view == "isolated":
+        kind, seen_at = AllocationPair, noise
+    (first, count), *others = [(kind(seen_at, rounds, rounds * batch / size), times) for rounds, times in parts]
+    rival = None
+    if not once and run.view != "isolated":
+        rival = SwitchingAttack(noise, parts[0][0], parts[0][0] * batch / size, substituted=replaced)
+    return Attack(first, count, statement, scene, one_sided=True, rival=rival, beside=tuple(others))
+
+
+def _one_left_over(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+    """Drop a remainder in every epoch, where all records are used: then far more is proven."""
+    if run.reshuffle == "once" or run.sizes is None or run.left_over:
+        return ()
+    size, batch = run.sizes
+    if size % batch:
+        text, smaller = "Drop the last, shorter batch (drop_last=True)", batch
+    else:
+        found = leaving_some_over(size, batch)
+        if found is None:
+            return ()
+        text, smaller = f"Use batches of {found} records and drop the remainder", found
+    why = "every epoch then has a remainder, and the record that makes room for another is not observed"
+    return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
+
+
+_BETWEEN = (
+    "The truth lies between the attack, which anybody can run, and the proof, which holds for every dataset and for "
+    "gradients chosen adaptively."
+)
+
+
+def attack_scene(run: RunFields) -> str:
+    """Everybody's gradients, and the score of what is seen."""
+    replaced, share = run.adjacency == "substitute", run.kept_share
+    present, absent = ("mean_t U_t", "mean_t V_t")
+    if share < 1.0:
+        present, absent = "(1 - r + r mean_t U_t)", "(1 - r + r mean_t V_t)"
+    score = f"log {present}" if replaced else f"log({present} / {absent})"
+    weights = "U_t = exp(2 x_t/sigma - 2/sigma^2)" + ("" if replaced else ", V_t = exp(x_t/sigma - 1/(2 sigma^2))")
+    rate = "" if share == 1.0 else f", r = {share:.10g} the share of records an epoch keeps"
+    shown = "is u, or -u once it is replaced" if replaced else "is u, or zero once it is zeroed out"
+    return (
+        f"All other clipped gradients are -u, a unit vector, and the record's {shown}; so batches sum to -B along u, "
+        "except where the record is. With x_t = (sum of batch t along u + B)/sigma the score of an epoch is "
+        f"{score}, {weights}{rate}."
+    )
+
+
+def shuffled_notes(run: RunFields) -> tuple[str, ...]:
+    """What an honest reader must know."""
+    if run.view == "isolated":
+        return (
+            "The isolated view assumes an adversary who sees only the record's own noisy contribution. One who knows "
+            "the other records of a batch of fixed size can learn where the record is: see view = 'worst-case'.",
+        )
+    return (_displaced(run) if run.adjacency == "add-remove" else _hidden(run),)
+
+
+def _displaced(run: RunFields) -> str:
+    """What really adding or removing a record shows."""
+    if run.last_batch == "keep":
+        return (
+            "Adding or removing a record changes the size of the kept last batch in every epoch, and shuffling does "
+            "not hide that: the run leaks at least as much as batches in a fixed order do. Drop the last batch "
+            "(drop_last=True), draw batches by balls-and-bins or Poisson sampling, or state a guarantee for zeroed-out "
+            "records (adjacency = 'zero-out'). Divisor and learning rate must not depend on the number of records."
+        )
+    return (
+        "A record that is added to batches of fixed size takes the place of another one, so a sum moves by up to twice "
+        "the clipping norm. This holds where the divisor and the learning rate do not depend on the number of records. "
+        "A guarantee for zeroed-out records (adjacency = 'zero-out') is about a place that stays empty."
+    )
+
+
+def _hidden(run: RunFields) -> str:
+    """What shuffled batches hide from an adversary who knows all other records."""
+    if run.reshuffle == "once":
+        return (
+            "One order is kept for all epochs, so a record sits in the same batch every time: the attack sees one "
+            "epoch at noise sigma / sqrt(epochs), and above nothing better than fixed batches is proven. Draw a new "
+            "order every epoch (reshuffle = 'every-epoch')."
+        )
+    if run.sizes is None:
+        return (
+            "Without dataset_size and batch_size it is not known whether an epoch drops a remainder, so the upper "
+            "bound is that of fixed batches, which gives the record no credit for being hidden. Give both."
+        )
+    if run.left_over:
+        left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
+        return f"Every epoch drops a remainder of {left}, which is enough to prove that shuffling hides. {_BETWEEN}"
+    size, batch = run.sizes
+    smaller = leaving_some_over(size, batch)
+    advice = (
+        "Drop the last batch (last_batch = 'drop')"
+        if run.last_batch == "keep" and size % batch
+        else f"Use batches of {smaller} and drop the remainder"
+        if smaller
+        else "Draw every record into a batch independently (sampler = 'balls-and-bins')"
+    )
+    return (
+        "Every record is used in every epoch, so the record that makes room for this one is seen elsewhere, and less "
+        f"is proven than where a remainder is dropped. {_BETWEEN} {advice}, and the upper bound comes down to the "
+        "attack."
+    )
+
+
+def leaving_some_over(dataset_size: int, batch_size: int) -> int | None:
+    """The largest smaller batch size that does not divide the dataset, or None."""
+    return next((size for size in range(batch_size - 1, 1, -1) if dataset_size % size), None)

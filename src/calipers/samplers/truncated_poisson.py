@@ -1,18 +1,36 @@
-"""Poisson batches with a largest size: every record joins by its own coin, surplus is dropped at random."""
+"""Poisson sampling with a largest batch: every record enters by its own coin, and what exceeds the limit is dropped.
+
+As training on accelerators does it, which wants one shape. A record of a batch that is full displaces another one
+(`calipers.laws.drawn.truncated`). Under add-remove both neighbors count, N - 1 and N + 1 records.
+
+**Drawing.** Poisson batches with a largest size: every record joins by its own coin, surplus is dropped at random.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from calipers.domains import COUNT
+from calipers.errors import InputError
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.laws.core.source import LowerSource, UpperSource
+from calipers.laws.drawn.hidden_place import hidden_place_proof
+from calipers.laws.drawn.oblique import ObliqueAttack
+from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, told_lengths, truncated_proof
+from calipers.laws.drawn.truncation import Truncation
 from calipers.numerics.types import IntArray
+from calipers.run_fields import RunFields
+from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, read_as_public
 from calipers.samplers.draws import distinct
 from calipers.samplers.law import SamplerLaw
 from calipers.samplers.poisson import Poisson
+from calipers.samplers.units import all_of, sampled_unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +69,163 @@ class TruncatedPoisson(Poisson):
         if joined.size <= self.max_batch_size:
             return joined
         return joined[distinct(joined.size, self.max_batch_size, rng)]
+
+
+STATEMENT = "calipers:truncated"
+_REASON = (
+    "Whether the batch was full without the record is revealed: if not, a record moves the sum by its gradient; if so, "
+    "it displaces another one, as in a batch of fixed size"
+)
+_HIDING = (
+    "Of a batch that is full, or one record short of it, all records but one are revealed, and not whether it is full: "
+    "the other one, the record or nobody is hidden among them"
+)
+_MATTERS = 1e-12
+"""Where full batches in a run are expected this seldom, it does not matter whether they are revealed."""
+_MANY = 2000
+"""So many records, for each of the unit: then records of one neighbor of the dataset are displaced, not of both."""
+_ADDED, _ADDED_TO_PUBLISHED = 4e-3, 1e-12
+"""The share that one proof for both neighbors may add to probabilities of lengths, of which epsilon grows by a tenth to
+a third as much; and per step, where others publish the bound: of their rounding to a grid of 1e-4 it is a twentieth
+up to an epsilon of 100."""
+_OFTEN, _COMMON, _FEW = 1e-3, 1e-2, 16
+"""Where batches are full at least so often, an attack through displaced records is tried too; from the second on, and
+with up to so many records of the unit in a batch, also one in which the others are at an angle to the record."""
+_ANGLE = 100
+"""Degrees: within a tenth of the best delta of 90 to 125 degrees where a quarter to four fifths of batches are full."""
+
+
+class TruncatedPoissonScheme(Scheme):
+    """Coins, and a limit."""
+
+    name = "truncated-poisson"
+    summary = "coins, up to a largest batch"
+    whole_epochs = False
+    stepwise = True
+    counts_units = ("add-remove", "zero-out", "substitute")
+    drawn_by = TruncatedPoisson
+
+    def check(self, run: RunFields) -> None:
+        """How often batches are full depends on how many records there are."""
+        if run.dataset_size is None:
+            raise InputError(f"sampler={self.name!r} needs dataset_size: it decides how often a batch is full.")
+
+    def counterpart(self, run: RunFields) -> dict[str, object]:
+        """A limit three deviations above the mean."""
+        mean = run.expected_batch_size
+        return {"sampler": self.name, "max_batch_size": math.ceil(mean + 3.0 * math.sqrt(mean))}
+
+    def batches(self, run: RunFields) -> str:
+        """In words."""
+        limit = f"{run.max_batch_size:,}"
+        return f"Poisson batches of at most {limit} records (each enters with probability {{rate}}, surplus is dropped)"
+
+    def analyze(self, run: RunFields) -> Analysis:
+        """The exposures of both neighbors."""
+        assert run.dataset_size is not None
+        assert run.max_batch_size is not None
+        if run.dataset_size + run.records_per_unit <= run.max_batch_size:
+            return sampled_unit(run, run.total_steps)
+        others = run.dataset_size - run.records_per_unit
+        sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
+        counted = [Truncation(size, run.rate, run.max_batch_size, run.records_per_unit) for size in sizes]
+        both, proofs = _proofs(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency, run.total_steps)
+        many = run.dataset_size >= _MANY * run.records_per_unit
+        attacks = _shown(run, counted[0], counted[-1:] if many else counted)
+        several = run.records_per_unit > 1
+        told = _told(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency) if several else None
+        hiding = [_hiding(run, one) for one in counted]
+        first, *further = (
+            Analysis((_proof(run, proof, told), *more), *attacks) for proof, more in zip(proofs, hiding, strict=True)
+        )
+        covering = None if both is None or hiding[0] else _proof(run, both, told)
+        return replace(first, neighbors=tuple(further), covering=covering)
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """What truncation does."""
+        assert run.dataset_size is not None
+        assert run.max_batch_size is not None
+        full = Truncation(run.dataset_size - 1, run.rate, run.max_batch_size).truncated
+        return (
+            f"A batch has at most {run.max_batch_size} records, and records that joined beyond that are dropped at "
+            f"random. It is full without the record with probability {full:.3g}; then a record that is kept displaces "
+            "another one, which shows more than its own gradient. The larger the limit, the nearer to Poisson "
+            "sampling.",
+        )
+
+    def derived(self, run: RunFields) -> tuple[str, ...]:
+        """The rate, and the steps of so many epochs."""
+        return read_as_public(run, rate=True)
+
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """A larger limit."""
+        assert run.dataset_size is not None
+        mean = run.expected_batch_size
+        enough = min(run.dataset_size, math.ceil(mean + 8.0 * math.sqrt(mean) + 8.0))
+        if run.max_batch_size is None or run.max_batch_size >= enough:
+            return ()
+        text = f"Make room for {enough} records in a batch (max_batch_size = {enough}): then it is never full."
+        return ((text, {"max_batch_size": enough}),)
+
+
+def _proof(run: RunFields, source: UpperSource, told: Shifts | None) -> Proof:
+    # Of one record dp_accounting's event says the same.
+    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1, lengths=told)
+
+
+def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
+    """The proof that hides whether a batch is full, where there is one and it matters."""
+    often = truncation.truncated * run.total_steps >= _MATTERS
+    if run.adjacency != "add-remove" or truncation.unit > 1 or run.rate == 1 or not often:
+        return ()
+    source = _hidden_place(truncation, 1.0 / run.noise_multiplier)
+    return (Proof(source, run.total_steps, STATEMENT, _HIDING),)
+
+
+_hidden_place = functools.lru_cache(maxsize=32)(hidden_place_proof)
+
+
+def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tuple[Attack, tuple[Attack, ...]]:
+    """All others zero, of which the fewest hide least; and, of some numbers of others, those that are displaced."""
+    shift, steps = 1.0 / run.noise_multiplier, run.total_steps
+    alone, *_ = _attacks(fewest, shift, run.adjacency)
+    # What the others do is not seen in the isolated view.
+    seen = [] if run.view == "isolated" else [_attacks(one, shift, run.adjacency)[1:] for one in some]
+    replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
+    scene = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
+    first = Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)
+    told = (
+        f"{scene} -u. The score of a step is the log ratio of the sum along u.",
+        f"{scene} one unit vector e at {_ANGLE} degrees to u. The score of a step is the log ratio of the sum in their "
+        "plane.",
+    )
+    found = [(source, how) for sources in seen for source, how in zip(sources, told, strict=True) if source is not None]
+    return first, tuple(Attack(source, steps, STATEMENT, how, one_sided=True) for source, how in found)
+
+
+_told = functools.lru_cache(maxsize=32)(told_lengths)
+
+
+@functools.lru_cache(maxsize=32)
+def _proofs(
+    truncations: tuple[Truncation, ...], shift: float, adjacency: str, steps: int
+) -> tuple[UpperSource | None, tuple[UpperSource, ...]]:
+    """A proof for all neighbors together, where it adds little, and one for every neighbor; one object per kind, so
+    that equal phases are counted together."""
+    both, share = proof_for_both(*truncations, shift) if len(truncations) == 2 else (None, 0.0)
+    if both is not None and share <= (_ADDED if truncations[0].unit > 1 else _ADDED_TO_PUBLISHED * steps):
+        return None, (both, both)
+    every = tuple(truncated_proof(truncation, shift, adjacency) for truncation in truncations)
+    return both if share <= _ADDED else None, every
+
+
+@functools.lru_cache(maxsize=32)
+def _attacks(
+    truncation: Truncation, shift: float, adjacency: str
+) -> tuple[LowerSource, LowerSource | None, LowerSource | None]:
+    """All others zero; all of them against the record; all of them at an angle to it."""
+    instead = {"add-remove": None, "zero-out": 0, "substitute": -1}[adjacency]
+    against = TruncatedAttack(truncation, shift, -1, instead)
+    often, few = truncation.truncated, len(truncation.joining) <= _FEW
+    oblique = ObliqueAttack(against, math.radians(_ANGLE)) if often >= _COMMON and few else None
+    return TruncatedAttack(truncation, shift, 0, instead).alone(), against if often >= _OFTEN else None, oblique

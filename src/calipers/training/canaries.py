@@ -28,7 +28,7 @@ from calipers.auditing.pairs import Pairs
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.schemes import scheme_named
+from calipers.samplers import scheme_named
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
 

@@ -23,8 +23,7 @@ from typing import Any, TypedDict, Unpack
 from calipers.domains import BELOW_ONE, COUNT, NON_NEGATIVE, POSITIVE, SEED, Domain, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import NORMALIZATIONS, Run
-from calipers.samplers import Sampler
-from calipers.schemes import SAMPLERS, scheme_named, scheme_of
+from calipers.samplers import SAMPLERS, Sampler, scheme_named, scheme_of
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine")

@@ -43,7 +43,7 @@ from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.schemes import scheme_named
+from calipers.samplers import scheme_named
 from calipers.training.canaries import Planted, adjacency_of
 from calipers.training.distributed import Ranks
 from calipers.training.fingerprint import fingerprint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calipers.curves import adp_tradeoff, rdp_tradeoff, regret, tpr
-from calipers.measure.jaw import depth_for
+from calipers.measure.bounds import depth_for
 from calipers.papers.gomez2025 import published, settings
 from calipers.papers.gomez2025.settings import HEADLINE
 from calipers.papers.items import Interval, Progress, watched

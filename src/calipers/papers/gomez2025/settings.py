@@ -27,7 +27,7 @@ from calipers.citations import implements
 from calipers.curves import TradeoffCurve, epsilon_from_rdp, gdp_mu, regret
 from calipers.laws.composed.sweep import sweep
 from calipers.measure import Measurement, measure
-from calipers.measure.jaw import depth_for
+from calipers.measure.bounds import depth_for
 from calipers.mechanisms import DiscreteGaussian, compose, laplace, randomized_response
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published

@@ -1,39 +1,150 @@
-"""What a sampler is to Calipers: one `Scheme` says everything that depends on how batches are drawn.
+"""What a sampler is to Calipers: one `Scheme` says everything that depends on how batches are drawn, its analysis too.
 
-Everything else reads the registry (`calipers.schemes`) and compares no names: a `Run` asks which keys mean something
-and which numbers fit, `measure` asks for exposures, reports for words and remedies, training for the sampler that
+Everything else reads the registry (`calipers.samplers`) and compares no names: a `Run` asks which keys mean something
+and which numbers fit, `measure` asks for the analysis, reports for words and remedies, training for the sampler that
 draws, audits for what there is to enumerate.
+
+**Analysis.** How a run exposes one record (or one unit of several): proofs above, attacks below.
+
+A `Proof` says that each of `count` participations is dominated by the UPPER laws of its source; proofs of one exposure
+compete, and the least bound counts. An `Attack` says what each participation shows once everybody's gradients are
+chosen: its LOWER laws; attacks compete too, and the most that any of them shows counts. A pair that is both proven and
+attained is the source of both, and then the bracket closes. Where the neighbors of a dataset expose a record
+differently, each has an exposure of its own, and the largest counts.
+
+Phases of one run compose: an adaptive composition is dominated by the product of what dominates its parts, and an
+attack chooses everybody's gradients anew in every phase, so attacks on the phases are one attack on the run.
 """
 
 from __future__ import annotations
 
-import importlib
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.core.dealt_unit import DealtUnit
-from calipers.mechanisms.gaussian import NOISE
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
+from calipers.mechanisms.gaussian import NOISE, gaussian
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.run_keys import whole
-from calipers.schemes.exposure import Attack, Exposure
-from calipers.schemes.own_keys import OWN_KEYS
+from calipers.run_keys import OWN_KEYS, whole
 
 if TYPE_CHECKING:
+    from calipers.laws.allocated.switching import SwitchingAttack
     from calipers.samplers.law import Sampler
+
+Kind = TypeVar("Kind", bound=AnySource, covariant=True)
+
+KNOWN_TIME = "The record takes part in"
+SEEN_ALONE = (
+    "The record's clipped gradient is the same unit vector in every step, its replacement's (if there is one) the "
+    "opposite, and all other gradients are zero, so each participation shows exactly this pair."
+)
+
+
+@dataclass(frozen=True)
+class Participations(Generic[Kind]):
+    """`count` participations, each with the laws of `source`; `beside`: those of another kind that are there too."""
+
+    source: Kind
+    count: int
+    statement: str
+    beside: tuple[tuple[Kind, int], ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True)
+class Proof(Participations[UpperSource]):
+    """Participations, each dominated by the laws of its source.
+
+    `reason` begins a sentence that the evaluation ends with how many there are. `published`: others publish the same
+    bound, and ours is never the larger for its rounding (`calipers.laws.composed.product`). `lengths`: how far a
+    participation moves what is released, in units of the noise, for whoever is told: another proof, of all phases that
+    have them (`calipers.measure.units`).
+    """
+
+    reason: str
+    published: bool = False
+    lengths: Shifts | None = None
+
+    @property
+    def shift(self) -> float | None:
+        """mu of a participation that is a plain Gaussian at a known time."""
+        return self.source.mu
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether nothing is known of the source from below."""
+        return self.source.both is None
+
+
+@dataclass(frozen=True)
+class Attack(Participations[LowerSource]):
+    """Participations, each of which shows the laws of its source to whoever plays the `scene`.
+
+    `one_sided`: the source is composed from below only. `rival`: an attack that is made for the number asked for,
+    where all participations are alike.
+    """
+
+    scene: str
+    one_sided: bool = False
+    rival: SwitchingAttack | None = None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The proofs that compete for the upper bound of one phase, and the attack behind its lower bound.
+
+    `attacks`: further attacks, which compete. `neighbors`: the exposures of further neighbors of the dataset.
+    `covering`: one proof about all neighbors that says next to nothing more, from which whole curves are read.
+    """
+
+    proofs: tuple[Proof, ...]
+    attack: Attack
+    attacks: tuple[Attack, ...] = ()
+    neighbors: tuple[Analysis, ...] = ()
+    covering: Proof | None = None
+
+    @property
+    def closes(self) -> bool:
+        """Whether one pair is both proven and attained."""
+        return len(self.proofs) == 1 and self.proofs[0].source.both == self.attack.source and not self.neighbors
+
+
+release = functools.lru_cache(maxsize=64)(gaussian)
+"""One object per shift, so that equal phases are counted together."""
+
+
+def closed(
+    source: LawSource, count: int, statement: str, reason: str, scene: str, lengths: Shifts | None = None
+) -> Analysis:
+    """A pair that is proven and attained."""
+    proof = Proof(source, count, statement, reason, lengths=lengths)
+    return Analysis((proof,), Attack(source, count, statement, scene))
+
+
+def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:
+    """Plain Gaussians at known times, in which a record takes part at most `count` times."""
+    return Proof(release(run.largest_shift), count, statement, reason)
+
+
+def known_times(run: RunFields, count: int) -> Analysis:
+    """A record whose participations are all at known times: `count` plain Gaussians."""
+    return closed(release(run.largest_shift), count, "dong2022:cor2.13", KNOWN_TIME, SEEN_ALONE)
+
 
 Configurations = tuple[FloatArray, FloatArray, FloatArray]
 """(log weights, others in each round, whether the differing record is in it) of every configuration of an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums(ABC):
+class AuditedSums(ABC):
     """What an audit tells a scheme about the sums it plays.
 
     others: N, the records besides the differing one. sample_rate: the probability of the differing record being in a
@@ -68,7 +179,7 @@ class Scheme(ABC):
     counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
     record, and group privacy does the rest.
     others_zero: in the attack on one record, added or zeroed out, all other gradients are zero (undivided sums).
-    drawn_by: the class of `calipers.samplers` that draws such batches, by its name: drawing needs more than describing.
+    drawn_by: the class that draws such batches.
     drawn_with: fields of that class that are no keys of a run.
     """
 
@@ -82,7 +193,7 @@ class Scheme(ABC):
     counts_units: ClassVar[tuple[str, ...]] = ()
     isolates: ClassVar[bool] = True
     others_zero: ClassVar[bool] = False
-    drawn_by: ClassVar[str | None] = None
+    drawn_by: ClassVar[type[Sampler] | None] = None
     drawn_with: ClassVar[Mapping[str, object]] = {}
 
     # The description of a run
@@ -130,8 +241,18 @@ class Scheme(ABC):
     # What it shows of a record
 
     @abstractmethod
-    def exposure(self, run: RunFields) -> Exposure:
-        """The proofs and the attack of one phase, or `UnsupportedError` where nothing is proven."""
+    def analyze(self, run: RunFields) -> Analysis:
+        """The proofs and the attacks of one phase.
+
+        Args:
+            run: Drawn by this sampler, and checked by it.
+
+        Returns:
+            Proofs that each dominate the phase, for adaptively chosen gradients, and attacks that show what they say.
+
+        Raises:
+            UnsupportedError: Nothing is proven for the adjacency, the view or the unit of this run.
+        """
 
     def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
         """How the records of a unit are dealt into batches, and how often; None where that is not said."""
@@ -175,20 +296,19 @@ class Scheme(ABC):
             raise UnsupportedError(f"Calipers does not draw sampler={self.name!r} itself.")
         if self.equal_batches:
             sizes_of(run)
-        kind: type[Sampler] = getattr(importlib.import_module("calipers.samplers"), self.drawn_by)
-        return kind.of_run(run, **self.drawn_with)
+        return self.drawn_by.of_run(run, **self.drawn_with)
 
     # Audits
 
-    def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
+    def draw(self, sums: AuditedSums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """1 where the differing record is in the batch, for runs x epochs x rounds."""
         raise UnsupportedError(f"No built-in target draws sampler={self.name!r}.")
 
-    def crowd(self, sums: Sums, epochs: int, rng: np.random.Generator) -> FloatArray:
+    def crowd(self, sums: AuditedSums, epochs: int, rng: np.random.Generator) -> FloatArray:
         """How many others are in each batch, where that does not follow from the differing record's place."""
         raise UnsupportedError(f"No built-in target draws sampler={self.name!r}.")
 
-    def configurations(self, sums: Sums, member: bool) -> Configurations:
+    def configurations(self, sums: AuditedSums, member: bool) -> Configurations:
         """All configurations of one epoch's batches, or `UnsupportedError` if there are too many to list."""
         raise UnsupportedError(f"The batches of sampler={self.name!r} are not enumerated; use the matched filter.")
 

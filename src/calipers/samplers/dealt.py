@@ -22,10 +22,8 @@ from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.source import LawSource
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
-from calipers.schemes.exposure import Attack, Exposure, closed, known_release
-from calipers.schemes.neighbors import neighbor_words, size_neighbors, unchanged_steps
-from calipers.schemes.scheme import Scheme
-from calipers.schemes.units import all_of
+from calipers.samplers.analysis import Analysis, Attack, closed, known_release
+from calipers.samplers.units import all_of
 
 MOST_CONFIGURATIONS = 20_000
 
@@ -50,7 +48,7 @@ _KEPT_NOISE, _ATTACKED_NOISE = (SIGMA.low, 0.145), (SIGMA.low, 0.18)
 what attacks are given where there is less, since they take long at the least."""
 
 
-def hidden_alone(run: RunFields, share: float) -> Exposure:
+def hidden_alone(run: RunFields, share: float) -> Analysis:
     """A record dealt to one of the epoch's batches with probability `share`, which nothing else gives away.
 
     Dealt once and for all, it sits in the same batch in every epoch: the product of that batch's ratios is the ratio of
@@ -67,10 +65,10 @@ def hidden_alone(run: RunFields, share: float) -> Exposure:
         return hidden(seen, once, replaced)
     # More noise than there is can only weaken the attack; above, the batch counts as known.
     attack = hidden(_ATTACKED_NOISE[replaced], once, replaced).attack
-    return Exposure((known_release(run, epochs),), dataclasses.replace(attack, one_sided=not replaced))
+    return Analysis((known_release(run, epochs),), dataclasses.replace(attack, one_sided=not replaced))
 
 
-def hidden(noise: float, parts: Sequence[tuple[int, float, int]], replaced: bool) -> Exposure:
+def hidden(noise: float, parts: Sequence[tuple[int, float, int]], replaced: bool) -> Analysis:
     """Independent epochs that each hide a record: (batches, probability of being in one of them, how many epochs)."""
     same = "The record's clipped gradient is the same unit vector in every step"
     kind: type[AllocationPair] | type[ReplacedPair] = ReplacedPair if replaced else AllocationPair
@@ -97,10 +95,10 @@ def hidden(noise: float, parts: Sequence[tuple[int, float, int]], replaced: bool
     return with_others(found, others)
 
 
-def with_others(exposure: Exposure, others: Sequence[tuple[LawSource, int]]) -> Exposure:
+def with_others(exposure: Analysis, others: Sequence[tuple[LawSource, int]]) -> Analysis:
     """The exposure, and further pairs of the same run that are proven and attained."""
     (proof,), attack = exposure.proofs, exposure.attack
-    return Exposure((replace(proof, beside=tuple(others)),), replace(attack, beside=tuple(others)))
+    return Analysis((replace(proof, beside=tuple(others)),), replace(attack, beside=tuple(others)))
 
 
 def dealt_unit(run: RunFields, places: int, batch_size: int | None = None) -> tuple[DealtUnit, int]:
@@ -163,41 +161,3 @@ def refuse_many(count: int) -> None:
             f"The exact likelihood ratio would mix {count} configurations of the batches, more than "
             f"{MOST_CONFIGURATIONS}; use the matched filter, gradient=0, or a smaller dataset."
         )
-
-
-class CutScheme(Scheme):
-    """Consecutive blocks of an order; the last one, if it is shorter, is dropped or kept."""
-
-    equal_batches = True
-
-    def reading(self, run: RunFields) -> tuple[str, ...]:
-        """What becomes of the records that do not fill a batch is a choice somebody made."""
-        if run.sizes is None:
-            return ()
-        batches, rest = divmod(run.sizes[0], run.sizes[1])
-        if not rest:
-            return ()
-        if run.last_batch == "keep":
-            return (f"An epoch is read as {batches:,} full batches and a last one of {rest:,}.",)
-        dropped = f"{rest:,} record{'s' if rest > 1 else ''}"
-        return (
-            f"An epoch is read as {batches:,} full batches; a remainder of {dropped} is dropped from it. A loader that "
-            "keeps it as a short last batch (PyTorch's default) is last_batch = 'keep'.",
-        )
-
-    def default_adjacency(self, run: RunFields) -> str:
-        """Add-remove where adding and removing both leave the number of batches as it is."""
-        found = size_neighbors(run)
-        return "add-remove" if found is not None and found.both else "zero-out"
-
-    def neighbors(self, run: RunFields, unit: str) -> str | None:
-        """Which of adding and removing it is, where one of them changes the number of batches."""
-        if run.adjacency != "add-remove" or run.view == "isolated":
-            return None
-        found = size_neighbors(run)
-        return None if found is None or found.both else neighbor_words(run, found, unit)
-
-    def check_neighbors(self, run: RunFields) -> None:
-        """Refuse add-remove where both change the number of steps."""
-        if run.adjacency == "add-remove" and run.view != "isolated":
-            unchanged_steps(run)

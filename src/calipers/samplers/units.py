@@ -8,7 +8,7 @@ whose other gradients are zero, and less private is only the one with all of the
   is the same pair.
 - **A batch known beforehand.** Up to B of the g records share a batch; the more do, the more shows: one release moved
   by g, where g <= B.
-- **Anything else** is said by group privacy on the curve of one record (`calipers.measure.grouped`), and, where records
+- **Anything else** is said by group privacy on the curve of one record (`calipers.measure.units`), and, where records
   are dealt into batches, by whoever is told the deal (`calipers.laws.core.dealt_unit`).
 """
 
@@ -24,7 +24,7 @@ from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.run_fields import RunFields
-from calipers.schemes.exposure import Exposure, closed, known_times, release
+from calipers.samplers.analysis import Analysis, closed, known_times, release
 
 MOST_RECORDS = 10_000
 _DEEPEST = -690.0
@@ -57,7 +57,7 @@ def all_of(run: RunFields) -> str:
     return f"All {run.records_per_unit} records of the {run.unit_name} have the same clipped gradient u in every step"
 
 
-def sampled_unit(run: RunFields, count: int) -> Exposure:
+def sampled_unit(run: RunFields, count: int) -> Analysis:
     """`count` steps that each record of the unit joins by a coin of its own."""
     records, replaced = run.records_per_unit, run.adjacency == "substitute"
     if run.rate == 1:
@@ -80,7 +80,7 @@ _pair = functools.lru_cache(maxsize=64)(poisson_gaussian)
 """One object per kind, so that equal phases are counted together."""
 
 
-def _one_record(run: RunFields, count: int) -> Exposure:
+def _one_record(run: RunFields, count: int) -> Analysis:
     """One pair per step, proven and attained."""
     # A record that is zeroed out is dominated by the pair of one that is removed: one object for both.
     adjacency, statement, instead = "add-remove", "zhu2022:thm11", ""
@@ -96,7 +96,7 @@ def _one_record(run: RunFields, count: int) -> Exposure:
     return closed(_pair(run.rate, run.noise_multiplier, adjacency), count, statement, reason, scene)
 
 
-def known_unit(run: RunFields, records: float, count: int) -> Exposure:
+def known_unit(run: RunFields, records: float, count: int) -> Analysis:
     """`count` releases at known times, each moved by up to `records` records (a root of a sum of squares, if several
     batches of one epoch are put together).
     """
