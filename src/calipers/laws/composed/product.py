@@ -134,7 +134,9 @@ class Product:
             return Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
-            bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)
+            # A tilt belongs to the laws it was found for: deeper ones reach further and prove nothing at that tilt.
+            deepest = saddle_for_epsilon(direction.pilot(_DEEPEST_LOG_DELTA - 60.0), epsilon)
+            bound = direction.moment_bound(epsilon, deepest, _DEEPEST_LOG_DELTA - 60.0)
             return Jaws(0.0, bound, math.inf, direction.reverse)
         if known > 0.0:
             bound = direction.moment_bound(epsilon, saddle, min(log_tail, math.log(known) - 40.0))
