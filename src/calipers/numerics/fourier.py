@@ -185,7 +185,8 @@ def product_with_large_jumps(factors: Sequence[CyclicFactor]) -> tuple[FloatArra
     if not lost + math.sqrt(n) * (moved_small + moved_large) < 0.01:  # beyond what the bound is proven for
         return result, math.inf
     inputs = float(masses[1]) * (lost + moved_small) + moved_large * max(1.0, float(masses[0] + masses[1]))
-    return result, 1.05 * inputs + 2.0 * fft_relative_error(n) * two_norm(result)
+    # Masses too small for a double were lost.
+    return result, 1.05 * inputs + 2.0 * fft_relative_error(n) * two_norm(result) + 1e-290
 
 
 def _power_of_parts(base: tuple[Any, Any], exponent: int) -> tuple[Any, Any]:
