@@ -64,7 +64,7 @@ _BLOCKS = 32
 """Steps of a kind are made in about so many blocks: of few the lattice of totals rounds little."""
 _ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 90))
 """Tilts that are tried."""
-_LOOKS, _FURTHER = 4, 1.15
+_LOOKS, _FURTHER = 4, 1.07
 _DECIDING = 0.2
 """Thresholds are at least about this share of the epsilon that is asked about."""
 _ESCAPE = 25.0
@@ -262,7 +262,7 @@ class LargeSteps:
         yield from np.split(first, 2)
         last = max(float(law.log_ratio[-1]) for law, _ in self.laws[Side.UPPER])
         while first[-1] < last:
-            first = first[-1] * _FURTHER ** np.arange(1.0, 13.0)
+            first = first[-1] * _FURTHER ** np.arange(1.0, 25.0)
             yield first
 
 
