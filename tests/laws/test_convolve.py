@@ -15,8 +15,9 @@ from oracles.finite_laws import law_of
 from scipy.special import gammaln
 
 from calipers.bracket import Side
-from calipers.laws.composed import convolve
-from calipers.laws.composed.convolve import Factor, LatticePlan, block_size, compose_lower, compose_upper
+from calipers.laws.composed import convolve, factors
+from calipers.laws.composed.convolve import LatticePlan, block_size, compose_lower, compose_upper
+from calipers.laws.composed.factors import Factor, window_of
 from calipers.laws.composed.lattice import LatticeMeasure, Window, split_law
 from calipers.laws.composed.tails import Charges, LowerTail, UpperTail, lower_tail, upper_tail
 from calipers.laws.core.law import Law
@@ -53,7 +54,7 @@ STEPPERS = {
 def test_a_sum_leaves_its_window_as_rarely_as_stated(name: str, count: int, escape: float) -> None:
     """P(S > high + m) <= e^(log_escape - rate m) for every m, and below likewise, up to the loose mass."""
     one = STEPPERS[name]
-    window = convolve._window([Factor.plain(one, count)], math.log(escape))
+    window = window_of([Factor.plain(one, count)], math.log(escape))
     low, masses = sum_law(one, count)
     at = low + np.arange(len(masses))
     for m in (0, 1, 5, 40, 300):
@@ -68,14 +69,14 @@ def test_a_window_is_not_much_wider_than_needed(name: str) -> None:
     """A mass of 1e-10 stays within 9 deviations of the mean; the bound costs little more than the tail itself."""
     one = STEPPERS[name]
     mean, variance = one.moments()
-    window = convolve._window([Factor.plain(one, 1000)], math.log(1e-10))
+    window = window_of([Factor.plain(one, 1000)], math.log(1e-10))
     assert window.high <= 1000 * mean + 9.0 * math.sqrt(1000 * variance)
     assert window.low >= 1000 * mean - 9.0 * math.sqrt(1000 * variance)
 
 
 def test_rare_far_steps_are_left_out_and_charged() -> None:
     """Steps that no window can hold do not widen it: their mass, times their number, is `loose`."""
-    window = convolve._window([Factor.plain(STEPPERS["rare"], 30)], math.log(1e-3))
+    window = window_of([Factor.plain(STEPPERS["rare"], 30)], math.log(1e-3))
     assert window.high < 50
     assert 30 * 1.1e-8 * 0.999 <= window.loose <= 30 * 1.1e-8 * 1.001
     plan = convolve.LatticePlan(1.0, 1.0, 1.0, math.log(1e-3))
@@ -89,7 +90,7 @@ def test_jumps_too_rare_for_a_float_are_no_jumps():
     lost = LatticeMeasure(np.array([400, 900]), np.zeros(2), 0.0)
     plain = Factor.plain(one, 30)
     jumping = Factor((one, one), lost, 30, plain.log_norm, plain.mean, plain.variance)
-    assert convolve._window([jumping], math.log(1e-6)) == convolve._window([plain], math.log(1e-6))
+    assert window_of([jumping], math.log(1e-6)) == window_of([plain], math.log(1e-6))
 
 
 def test_the_moment_bound_includes_the_error_of_the_weights() -> None:
@@ -100,13 +101,13 @@ def test_the_moment_bound_includes_the_error_of_the_weights() -> None:
     change *= 1e-3 / np.linalg.norm(change)
     known = LatticeMeasure(one.positions, one.weights, 0.0, error=1e-3)
     truth = LatticeMeasure(one.positions, one.weights + change, 0.0)
-    assert np.all(convolve._log_mgf(truth, 0.0, rates) <= convolve._log_mgf(known, 0.0, rates))
-    assert np.all(convolve._log_mgf(one, 0.0, rates) < convolve._log_mgf(known, 0.0, rates))
+    assert np.all(factors._log_mgf(truth, 0.0, rates) <= factors._log_mgf(known, 0.0, rates))
+    assert np.all(factors._log_mgf(one, 0.0, rates) < factors._log_mgf(known, 0.0, rates))
 
 
 def test_joined_windows_serve_both() -> None:
     first, second = Window(-3, 5, -9.0, 0.2, 0.5, 1e-6), Window(-4, 4, -8.0, 0.3, 0.4, 1e-7)
-    joined = convolve._joined(first, second)
+    joined = factors.joined(first, second)
     assert joined == Window(-4, 5, -8.0, 0.2, 0.4, 1e-6)
 
 
@@ -195,7 +196,7 @@ def test_rare_jumps_are_expanded_and_the_rest_is_charged(
     plan = LatticePlan(0.05, 0.004, 1.3, math.log(escape))
     laws = {side: binary_law(side, q_jump, x_jump) for side in Side}
     fine = split_law(laws[Side.UPPER], plan.fine_step, plan.tilt)
-    small, jump = convolve._separate(fine, convolve._small_steps(fine, block_size(count)))
+    small, jump = convolve.separated(fine, convolve.small_range(fine, block_size(count)))
     assert (jump is not None) == (q_jump < 1e-4), "the rare ones are jumps, the frequent ones are not"
     assert small.weights.sum() > 0.9
     nodes, tests = upper([(laws[Side.UPPER], count)], plan), lower([(laws[Side.LOWER], count)], plan)

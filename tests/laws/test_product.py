@@ -371,6 +371,20 @@ def test_where_nothing_is_hidden_after_millions_of_steps(q: float, sigma: float,
     assert found.upper >= (1.0 - 1e-5) * expected
 
 
+def test_delta_far_beyond_what_a_million_rare_steps_reach() -> None:
+    """The tilt of shallow laws made deep ones prove no more than delta <= 1; one moment in closed form proves 1e-44."""
+    rate, sigma, steps, order = 1e-6, 2.0, 1_000_000, 105
+    logs = [
+        math.lgamma(order + 1.0) - math.lgamma(k + 1.0) - math.lgamma(order - k + 1.0)
+        + (order - k) * math.log1p(-rate) + k * math.log(rate) + k * (k - 1) / (2.0 * sigma**2)
+        for k in range(order + 1)
+    ]  # fmt: skip
+    moment = steps * float(np.logaddexp.reduce(logs)) - (order - 1.0)
+    assert moment < math.log(1e-44)
+    found = Product([(poisson_gaussian(rate, sigma), steps)]).delta(1.0)
+    assert 0.0 <= found.lower <= found.upper <= 1e-40
+
+
 def test_cells_of_the_other_order_are_placed_for_the_mirrored_tilt():
     """L^t under Q is (1/L)^(1-t) under P: what the swapped direction asks for at t is built at 1 - t, and swapped."""
     asked = []

@@ -21,6 +21,7 @@ from calipers.numerics.fourier import (
     descending_powers,
     fast_length,
     fft_relative_error,
+    product_with_large_jumps,
     two_norm,
 )
 from calipers.numerics.slow_waves import slow_waves
@@ -179,6 +180,30 @@ def test_products_of_different_factors(n: int) -> None:
     # 3 * 1.01 * ||nudge|| is what the inherited error alone costs; the transform adds next to nothing.
     assert error <= 3.2 * two_norm(nudge)
     assert observed > 1e-11, "the inherited error is real, so a bound without it would fail"
+
+
+@pytest.mark.parametrize("mass", [2.0**-10, 2.0**-40])
+@pytest.mark.parametrize("count", [1, 4, 50])
+def test_the_part_with_a_large_jump(count: int, mass: float) -> None:
+    """All of two factors but what has no large jump, with an error relative to its own mass, however rare it is."""
+    n = 40
+    made = shapes(n)
+    small, usual, large = 0.98 * made["bell"], 0.015 * made["rough"], mass * made["spiky"]
+    unit = np.zeros(n)
+    unit[0] = 1.0
+    blocks = CyclicFactor((small, unit), count, jump=usual, large=large)
+    plain = CyclicFactor((made["wide"], unit), 3, large=large)
+    values, error = product_with_large_jumps([blocks, plain])
+
+    def product(with_large: bool) -> list[int]:
+        more = scaled(large) if with_large else [0] * n
+        first = [a + b + c for a, b, c in zip(scaled(small), scaled(usual), more, strict=True)]
+        second = [a + b for a, b in zip(scaled(made["wide"]), more, strict=True)]
+        return exact_cyclic(exact_power(first, count), exact_power(second, 3))
+
+    exact = [a - b for a, b in zip(product(True), product(False), strict=True)]
+    assert distance(values, exact) <= error
+    assert 0.0 < error <= 1e-11 * (count + 3) * mass
 
 
 @pytest.mark.parametrize("count", [1, 4, 50])

@@ -38,6 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -68,6 +69,10 @@ class CyclicFactor:
     count: int
     error: float = 0.0
     jump: FloatArray | None = None
+    large: FloatArray | None = None
+    """Jumps that `product_with_large_jumps` tells apart; `jump` are the others."""
+    large_error: float = 0.0
+    """The 2-norm of the error of what has such a jump."""
 
     def spectrum(self) -> tuple[np.ndarray, float]:
         """Fourier coefficients, and a bound on the 2-norm of the error they stand for in the data."""
@@ -147,6 +152,55 @@ def cyclic_product(factors: Sequence[CyclicFactor], directly: bool = True) -> tu
         for f, (coefficients, error) in zip(factors, spectra, strict=True)
     )
     return result, 1.02 * (propagated + summed + rounding)
+
+
+def product_with_large_jumps(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
+    """The part V of the product in which at least one jump is large, and e with ||V - W||_2 <= e, W the true part.
+
+    With s the part of a factor without a large jump and b the rest, J = prod (s + b)^T - prod s^T is a polynomial with
+    positive coefficients in transforms of vectors of positive numbers, evaluated by sums and products alone. Each of
+    its monomials is a product of inputs, at most as many per factor as there are terms, which err by a share of their
+    masses (1 above) and meet a few roundings each, so every coefficient of J errs by that share of J at the masses.
+    An error d of the data of s moves J by at most T d/mass(s) times that J, and one of b by at most T d.
+    """
+    n = len(factors[0].terms[0])
+    per_input, lost, moved_small, moved_large = fft_relative_error(n) + 16.0 * UNIT_ROUNDOFF, 0.0, 0.0, 0.0
+    parts: tuple[Any, Any] = (1.0, 0.0)
+    masses: tuple[Any, Any] = (1.0, 0.0)
+    for factor in factors:
+        assert factor.large is not None
+        usual = np.zeros(n) if factor.jump is None else factor.jump
+        jump, jump_mass = (scipy.fft.rfft(usual), scipy.fft.rfft(factor.large)), (usual.sum(), factor.large.sum())
+        base: tuple[Any, Any] = (0.0, 0.0)
+        size: tuple[Any, Any] = (0.0, 0.0)
+        for term in reversed(factor.terms):
+            base, size = _both_parts(base, jump), _both_parts(size, jump_mass)
+            base, size = (base[0] + scipy.fft.rfft(term), base[1]), (size[0] + np.abs(term).sum(), size[1])
+        parts = _both_parts(parts, _power_of_parts(base, factor.count))
+        masses = _both_parts(masses, _power_of_parts(size, factor.count))
+        lost += factor.count * len(factor.terms) * per_input
+        moved_small += factor.count * factor.error / max(float(size[0]), 1e-300)
+        moved_large += factor.count * factor.large_error
+    result = scipy.fft.irfft(parts[1], n)
+    if not lost + math.sqrt(n) * (moved_small + moved_large) < 0.01:  # beyond what the bound is proven for
+        return result, math.inf
+    inputs = float(masses[1]) * (lost + moved_small) + moved_large * max(1.0, float(masses[0] + masses[1]))
+    # Masses too small for a double were lost.
+    return result, 1.05 * inputs + 2.0 * fft_relative_error(n) * two_norm(result) + 1e-290
+
+
+def _power_of_parts(base: tuple[Any, Any], exponent: int) -> tuple[Any, Any]:
+    found = base
+    for bit in f"{exponent:b}"[1:]:
+        found = _both_parts(found, found)
+        if bit == "1":
+            found = _both_parts(found, base)
+    return found
+
+
+def _both_parts(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
+    """(without, with) a large jump, of a product."""
+    return first[0] * second[0], first[0] * second[1] + first[1] * (second[0] + second[1])
 
 
 def _damped_error(coefficients: np.ndarray, product: np.ndarray, n: int) -> float:

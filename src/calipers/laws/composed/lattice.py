@@ -76,12 +76,14 @@ class LatticeMeasure:
     window: Window | None = None
     dense: bool = False
 
-    def moments(self) -> tuple[float, float]:
-        """Mean and variance of the position under the normalized weights."""
-        total = float(self.weights.sum())
-        mean = float(np.sum(self.weights * self.positions)) / total
-        spread = self.positions - mean
-        return mean, float(np.sum(self.weights * spread * spread)) / total
+    def moments(self, *others: LatticeMeasure | None) -> tuple[float, float]:
+        """Mean and variance of the position under the normalized weights, those of other parts included."""
+        parts = [self, *(other for other in others if other is not None)]
+        weights, positions = (np.concatenate([getattr(p, name) for p in parts]) for name in ("weights", "positions"))
+        total = float(weights.sum())
+        mean = float(np.sum(weights * positions)) / total
+        spread = positions - mean
+        return mean, float(np.sum(weights * spread * spread)) / total
 
     def fold(self, n: int) -> FloatArray:
         """The weights on the circle Z/n."""

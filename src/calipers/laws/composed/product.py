@@ -33,7 +33,7 @@ from calipers.laws.composed.direction import (
     log_escape_for,
     within,
 )
-from calipers.laws.composed.rare import rare_steps
+from calipers.laws.composed.large_steps import large_steps
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import TailFocus
 from calipers.laws.core.source import LawSource
@@ -47,8 +47,6 @@ SMALLEST_DELTA = 1e-300
 _ROUNDS = 6
 _FAINT = 0.05
 """An epsilon below this share of the deviation of the total has no digits that anyone reads."""
-_FINER, _MISSED = 0.3, 0.1
-"""How much finer epsilons that are next to nothing are looked for; a share of its mean that a saddle does not see."""
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
 _SIGNED_STEP, _SIGNED_LENGTH, _FEW_STEPS = 0.9e-4, 200_000.0, 1000
@@ -134,7 +132,9 @@ class Product:
             return Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
-            bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)
+            # A tilt belongs to the laws it was found for: deeper ones reach further and prove nothing at that tilt.
+            deepest = saddle_for_epsilon(direction.pilot(_DEEPEST_LOG_DELTA - 60.0), epsilon)
+            bound = direction.moment_bound(epsilon, deepest, _DEEPEST_LOG_DELTA - 60.0)
             return Jaws(0.0, bound, math.inf, direction.reverse)
         if known > 0.0:
             bound = direction.moment_bound(epsilon, saddle, min(log_tail, math.log(known) - 40.0))
@@ -195,44 +195,23 @@ def signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
 
 
 def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
-    """By tilted composition, by conditioning on rare large steps, or the best of both where neither is narrow enough.
+    """By tilted composition, with large steps apart, or the best of both where neither is narrow enough.
 
-    Conditioning comes first where the tilted total has more than one hump.
+    Large steps are told apart first where the tilted total has more than one hump.
     """
     # Where every log ratio lies on one lattice a transform rounds nothing.
     humps = saddle.deviation > saddle.mean and direction.span is None
-    if not humps:
-        best = _tilted_epsilon(direction, saddle, delta, log_tail, tolerance)
-        return (
-            best
-            if _narrow(best, tolerance)
-            else _tighter(best, _conditioned_epsilon(direction, saddle, delta, log_tail, tolerance)[0])
-        )
-    best, hopeless = _conditioned_epsilon(direction, saddle, delta, log_tail, tolerance)
-    if hopeless or _narrow(best, tolerance):
+    first, second = (_conditioned_epsilon, _tilted_epsilon) if humps else (_tilted_epsilon, _conditioned_epsilon)
+    best = first(direction, saddle, delta, log_tail, tolerance)
+    if math.isfinite(best.upper) and best.upper - best.lower <= tolerance * best.upper:
         return best
-    return _tighter(best, _tilted_epsilon(direction, saddle, delta, log_tail, tolerance))
+    return _tighter(best, second(direction, saddle, delta, log_tail, tolerance))
 
 
-def _narrow(jaws: Jaws, tolerance: float) -> bool:
-    return math.isfinite(jaws.upper) and jaws.upper - jaws.lower <= tolerance * jaws.upper
-
-
-def _conditioned_epsilon(
-    direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float
-) -> tuple[Jaws, bool]:
-    """Conditioned on rare large steps, and whether they are what the saddle point is about, and epsilon is not."""
-    best, hopeless = Jaws(0.0, math.inf, math.inf, direction.reverse), False
-    for share in (1.0, _FINER):
-        rare = rare_steps(direction, math.log(delta), log_tail, share * tolerance)
-        if rare is None:
-            break
-        best = _tighter(best, rare.epsilon(delta, saddle.mean))
-        hopeless = best.upper < _MISSED * saddle.mean and rare.threshold < 0.5 * saddle.deviation
-        # Below what small steps sum up to, an epsilon asks for more digits of delta than others.
-        if _narrow(best, tolerance) or not best.upper < rare.threshold:
-            break
-    return best, hopeless
+def _conditioned_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
+    """From outcomes with a large step and those without."""
+    apart = large_steps(direction, math.log(delta), log_tail, tolerance)
+    return Jaws(0.0, math.inf, math.inf, direction.reverse) if apart is None else apart.epsilon(delta, saddle.mean)
 
 
 def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
@@ -301,7 +280,7 @@ def _solve_delta(
     humps = epsilon > 0.0 and saddle.deviation > saddle.mean and direction.span is None
     tries = ["conditioned", "tilted"] if humps else ["tilted", "conditioned"]
     if not humps and saddle.deviation > saddle.mean and direction.span is None:
-        # Steps that are rarely large are better told apart than put on a finer lattice, or on one that is too long.
+        # Large steps that are rare are better told apart than put on a finer lattice, or on one that is too long.
         sparse = direction.sparse(saddle, log_tail)
         tries = ["conditioned", "tilted"] if sparse else ["glance", "conditioned", "tilted"]
     for each in tries:
@@ -324,11 +303,10 @@ def _conditioned_delta(direction: Direction, saddle: Saddle, epsilon: float, tol
     log_delta = min(saddle.log_delta, 0.0) - 10.0
     for _ in range(_ROUNDS):
         log_tail = log_delta - math.log(direction.steps()) - 18.0
-        # A share of delta is a smaller share of epsilon, for which the nodes and profiles are made.
-        rare = rare_steps(direction, log_delta, log_tail, 0.4 * tolerance)
-        if rare is None:
+        apart = large_steps(direction, log_delta, log_tail, tolerance)
+        if apart is None:
             return best
-        best = _tighter(best, rare.delta(epsilon))
+        best = _tighter(best, apart.delta(epsilon))
         if best.upper <= 0.0 or best.upper - best.lower <= tolerance * best.upper or math.log(best.upper) > log_delta:
             return best
         log_delta = max(math.log(best.upper) - 20.0, _DEEPEST_LOG_DELTA)

@@ -21,9 +21,9 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
 from calipers.laws.composed.direction import COARSEST, PILOT, Direction, Look, eta_for, log_escape_for
+from calipers.laws.composed.large_steps import large_steps
 from calipers.laws.composed.loud import LEAST, hides_nothing, log_errors, of_one_test
 from calipers.laws.composed.product import Product
-from calipers.laws.composed.rare import rare_steps
 from calipers.laws.composed.saddle import Saddle, saddle_for_epsilon, saddles_outward
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.numerics.elementary import distinct
@@ -32,6 +32,8 @@ from calipers.numerics.types import FloatArray, IntArray
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
+_DEEPEST_APART = math.log(1e-30)
+"""Curves that go deeper are left to transforms: large steps apart would take many seconds there."""
 
 
 def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
@@ -110,42 +112,26 @@ def _conditioned(
     tolerance: float,
     sides: Collection[Side],
 ) -> tuple[list[UpperTail], list[LowerTail]] | None:
-    """Where the tilted total has more than one hump, what `calipers.laws.composed.rare` says of it, from eps = 0
+    """Where the tilted total has more than one hump, what its large steps say of it, told apart, from eps = 0
     outward: nodes (eps, log delta), and tests, each where it was asked for."""
     humps = any(plan.saddle.tilt > 1.0 and plan.saddle.deviation > plan.saddle.mean for plan in plans)
-    if not humps or direction.span is not None:
+    if not humps or direction.span is not None or log_smallest < _DEEPEST_APART:
         return None
-    rare = rare_steps(direction, log_smallest, log_tail, tolerance, sides)
-    if rare is None:
+    apart = large_steps(direction, log_smallest, log_tail, tolerance)
+    if apart is None:
         return None
-    nodes, deltas, tests = [], [], []
-    for some in rare.places():
-        rare.look_at(*some.tolist(), sides=sides)
-        nodes.append(some)
+    proven, shown = [], []
+    for some in apart.places():
+        center = float(some[len(some) // 2])
         if Side.LOWER in sides:
-            tests.append(rare.tests(some))
-        # Where nobody asks what is proven, what the tests show says where the curve ends.
-        shown = np.minimum(1.0, rare.uppers(some)) if Side.UPPER in sides else _shown_by(*tests[-1], some)
-        deltas.append(shown)
-        if shown[-1] < math.exp(log_smallest):
+            shown.append(apart.tests(center, some))
+            last = shown[-1].delta(float(some[-1]))
+        if Side.UPPER in sides:
+            proven.append(apart.nodes(center, some))
+            last = proven[-1].delta(float(some[-1]))
+        if last < math.exp(log_smallest):
             break
-    thresholds = np.concatenate(nodes)
-    proven = []
-    if Side.UPPER in sides:
-        proven.append(UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas)))))
-    if not tests:
-        return proven, []
-    with np.errstate(divide="ignore"):
-        log_power, log_alpha = np.log(np.concatenate(tests, axis=1))
-    kept = np.isfinite(log_power) & np.isfinite(log_alpha)
-    return proven, [LowerTail(thresholds[kept], log_power[kept], log_alpha[kept])]
-
-
-def _shown_by(power: FloatArray, alpha: FloatArray, epsilon: FloatArray) -> FloatArray:
-    """The delta that each of the tests shows at its epsilon."""
-    with np.errstate(divide="ignore"):
-        falsely = np.exp(np.minimum(epsilon + np.log(alpha), 1.0))
-    return np.asarray(np.maximum(power - falsely, 0.0))
+    return ([UpperTail.least(proven)] if proven else []), shown
 
 
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:

@@ -97,12 +97,22 @@ class LowerTail:
     log_power: FloatArray
     log_alpha: FloatArray
 
+    def _best(self, epsilon: float) -> int:
+        gains = np.exp(self.log_power) - np.exp(np.minimum(self.log_alpha + epsilon, 1.0))  # above e^1: useless anyway
+        return int(np.argmax(gains))
+
+    def rates(self, epsilon: float) -> tuple[float, float]:
+        """(power, false positive rate) of the test that shows most at epsilon; of never rejecting where none does."""
+        if len(self.log_power) == 0 or self.delta(epsilon) == 0.0:
+            return 0.0, 0.0
+        j = self._best(epsilon)
+        return math.exp(self.log_power[j]), math.exp(self.log_alpha[j])
+
     def best_test(self, epsilon: float) -> tuple[float, float]:
         """(delta, threshold) of the test that shows most at epsilon; delta <= the true one."""
         if len(self.log_power) == 0:
             return 0.0, math.inf
-        gains = np.exp(self.log_power) - np.exp(np.minimum(self.log_alpha + epsilon, 1.0))  # above e^1: useless anyway
-        j = int(np.argmax(gains))
+        j = self._best(epsilon)
         gain = math.exp(self.log_power[j]) - math.exp(min(self.log_alpha[j] + epsilon, 1.0))
         value = gain - 1e-15 * math.exp(self.log_power[j])
         return max(0.0, value), float(self.thresholds[j])

@@ -1,4 +1,4 @@
-"""Masses of steps that are off by all that their laws allow: products with rare jumps stay bounds."""
+"""Masses of steps that are off by all that their laws allow: products with rare large steps stay bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from calipers.bracket import Side
 from calipers.laws.composed.direction import Direction
-from calipers.laws.composed.rare import RareSteps
+from calipers.laws.composed.large_steps import LargeSteps
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource
 
@@ -62,10 +62,9 @@ def truth(epsilon: float) -> float:
     return math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in outcomes())
 
 
-def rare(error: float, epsilon: float, sign: float = -1.0) -> RareSteps:
-    found = RareSteps(Direction.of([(Wrong(error, sign), STEPS)])[0], math.log(truth(epsilon)), -60.0, 1e-3)
+def apart(error: float, epsilon: float, sign: float = -1.0) -> LargeSteps:
+    found = LargeSteps(Direction.of([(Wrong(error, sign), STEPS)])[0], math.log(truth(epsilon)), -60.0, 1e-3)
     assert found.useful
-    found.look_at(epsilon)
     return found
 
 
@@ -73,27 +72,16 @@ def rare(error: float, epsilon: float, sign: float = -1.0) -> RareSteps:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_bounds_hold_whatever_the_masses_are_off_by(epsilon: float, sign: float) -> None:
     """P-masses too large by 1e-4 and Q-masses too small, or large, in LOWER, all too small in UPPER: still bounds."""
-    found = rare(1e-4, epsilon, sign)
-    assert found.lower(epsilon) <= truth(epsilon) <= found.upper(epsilon)
-    assert found.upper(epsilon) <= 1.1 * truth(epsilon) + 0.1 * found.most * 1e-3
-    assert found.lower(epsilon) >= 0.9 * truth(epsilon) - 4e-3
+    found = apart(1e-4, epsilon, sign).delta(epsilon)
+    assert found.lower <= truth(epsilon) <= found.upper
+    assert found.upper <= 1.1 * truth(epsilon) + 4e-3
+    assert found.lower >= 0.9 * truth(epsilon) - 4e-3
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_rates_of_tests_are_those_of_a_test_that_exists(epsilon: float) -> None:
     """power - k alpha of the rates that are reported is no more than the divergence, at any k."""
-    found = rare(1e-4, epsilon)
-    powers, alphas = found.tests(np.array([epsilon]))
+    tests = apart(1e-4, epsilon).tests(epsilon, np.array([epsilon]))
+    powers, alphas = np.exp(tests.log_power), np.exp(tests.log_alpha)
     for k in (0.0, 0.5 * epsilon, epsilon):
         assert float(powers[0] - math.exp(k) * alphas[0]) <= truth(k)
-
-
-def test_more_jumps_than_are_followed_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only one jump followed out of five steps: the sum of the other terms is added, at every epsilon."""
-    monkeypatch.setattr(RareSteps, "_most_jumps", lambda self, expected: 1)
-    for epsilon in (2.0, 4.0, 4.9):
-        found = rare(0.0, epsilon)
-        assert found.most == 1
-        assert found.upper(epsilon) >= truth(epsilon)
-    beyond = math.comb(STEPS, 2) * float(P[2] + P[3] + P[4]) ** 2
-    assert found.upper(4.9) >= beyond * 0.9
