@@ -18,9 +18,10 @@ def _nodes(radius: float, k: float, alpha: float, reverse: bool) -> tuple[np.nda
     tau = radius**2 - alpha if reverse else alpha - radius**2
     p = (tau + radius**2) / (2.0 * radius)
     s = math.sqrt(max((radius**2 if reverse else alpha) - p * p, 0.0))
-    x = np.linspace(-9.5, 9.5 + 2.0 * radius, 1_500)
+    flat = s <= 1e-9
+    x = np.linspace(-9.5, 9.5 + 2.0 * radius, 30_000 if flat else 1_500)
     along = np.exp(-0.5 * x * x)
-    y, across = np.polynomial.hermite_e.hermegauss(40) if s > 1e-9 else (np.zeros(1), np.ones(1))
+    y, across = (np.zeros(1), np.ones(1)) if flat else np.polynomial.hermite_e.hermegauss(40)
     factor = np.exp(p * x - 0.5 * p * p) - k * np.exp((p - radius) * x - 0.5 * (p - radius) ** 2)
     values = np.outer(factor, np.exp(s * y - 0.5 * s * s)).ravel()
     return values, np.outer(along / along.sum(), across / across.sum()).ravel()
