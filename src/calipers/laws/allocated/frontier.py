@@ -40,8 +40,9 @@ _ROUNDING = 2e-14
 """Of one term's first moment, in units of 1 + k. E[(W - v)+] at a point v telescopes to three normal distribution
 functions there, and three more where tails change, for each sign, and twice where W turns: 16 (1 + k) at most, and 4 of
 Y; each errs by 3e-16. The points themselves err by 64 roundings of their factors."""
-_PARTS = 64
-"""Atoms are summed in so many parts: a sum of n non-negative numbers errs by a share of n roundings at most."""
+_ACROSS = 12
+"""Points across are so many times fewer than those along. Atoms are summed in as many parts as there are points across:
+a sum of n non-negative numbers errs by a share of n roundings at most."""
 _CENTERED = 3.0
 """Points across are sinh-spaced: 3.3 times as dense at 0, where most of the mass is, as equally spaced ones."""
 
@@ -93,14 +94,14 @@ def cell_on_grid(
     index = np.minimum(np.floor(values).astype(np.intp), high - 1)
     up, index, size = masses * (values - index), index - low, high - low + 1
     out: FloatArray = np.zeros(size)
-    most = 0
-    for begin in range(_PARTS):
-        part = slice(begin, None, _PARTS)
+    most, parts = 0, points // _ACROSS
+    for begin in range(parts):
+        part = slice(begin, None, parts)
         out += np.bincount(index[part], masses[part] - up[part], size)
         out += np.bincount(index[part] + 1, up[part], size)
         most = max(most, int(np.bincount(index[part]).max()))
     # Masses add up to one below, so a share of each that rounding takes moves means by that share of E|X + offset|.
-    spread = 4.0 * UNIT_ROUNDOFF * (most + _PARTS) * (step * float(masses @ np.abs(values)) + abs(offset) / _PARTS)
+    spread = 4.0 * UNIT_ROUNDOFF * (most + parts) * (step * float(masses @ np.abs(values)) + abs(offset) / parts)
     beyond = 2.0 * float(ndtr(-_REACH))  # E[A] beyond either reach, as the other factor's mean is 1
     charge = above + beyond + clipped + clipped_too + spread + _ROUNDING * (1.0 + math.exp(term.epsilon))
     return GridTerm(low, np.maximum(out, 0.0) / math.fsum(out), charge)
@@ -112,7 +113,7 @@ def _atoms(term: HiddenTerm, tau: float, sign: float, points: int) -> tuple[Floa
     p = (tau + rho * rho) / (2.0 * rho)
     s = math.sqrt(max(0.0, min(a_max**2, b_max**2 + tau) - p * p))
     along, along_masses, clipped = _along(p, p - rho, term.epsilon, sign, points)
-    across, across_masses, clipped_too = _across(s, points // 12)
+    across, across_masses, clipped_too = _across(s, points // _ACROSS)
     clipped += (1.0 + math.exp(term.epsilon)) * clipped_too
     return np.outer(along, across).ravel(), np.outer(along_masses, across_masses).ravel(), clipped
 
