@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from mpmath import mp
 from oracles.hidden_calls import STRIKES, call_of_shifts
 from scipy.optimize import brentq
 from scipy.special import ndtr
@@ -105,3 +106,9 @@ def test_an_offset_moves_the_mean_and_nothing_else() -> None:
         found = cell_on_grid(term, (tau, tau), 0.3, 0.04, (-60_000, 60_000), 400)
         mean = 0.04 * float(found.masses @ (found.low + np.arange(len(found.masses))))
         assert abs(mean - 0.3 + math.expm1(0.4)) <= found.charge
+
+
+def test_normal_distribution_functions_err_by_what_cells_are_charged_for() -> None:
+    """In the tail that is small, by less than 3e-16."""
+    for z in np.linspace(-12.0, 0.0, 301).tolist():
+        assert abs(mp.ncdf(mp.mpf(z)) - mp.mpf(float(ndtr(z)))) <= 3e-16

@@ -11,4 +11,4 @@ from oracles.random_shuffled import asked
 )
 def test_random_shuffled_runs_do_not_cross(draws: int, seed: int) -> None:
     """Lower <= upper <= fixed batches, without tolerance between the bounds; nothing is raised."""
-    assert [seen for seen in asked(draws, 4, seed) if seen["wrong"] is not None] == []
+    assert [seen for seen in asked(range(draws), 4, seed) if seen["wrong"] is not None] == []

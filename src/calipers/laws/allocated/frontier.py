@@ -36,11 +36,13 @@ from calipers.numerics.types import FloatArray
 
 _REACH = 9.0
 """Observations beyond it, counted from the farthest mean, are added to the upper bound: they hold 1e-18 of E[A]."""
-_ROUNDING = 4e-13
-"""Of one term's first moment. Every normal distribution function is taken in its small tail and errs by 1e-15 of that;
-over the points of a factor these tails add up to less than 100."""
-_PARTS = 64
-"""Atoms are summed in so many parts: a sum of n non-negative numbers errs by a share of n roundings at most."""
+_ROUNDING = 2e-14
+"""Of one term's first moment, in units of 1 + k. E[(W - v)+] at a point v telescopes to three normal distribution
+functions there, and three more where tails change, for each sign, and twice where W turns: 16 (1 + k) at most, and 4 of
+Y; each errs by 3e-16. The points themselves err by 64 roundings of their factors."""
+_ACROSS = 12
+"""Points across are so many times fewer than those along. Atoms are summed in as many parts as there are points across:
+a sum of n non-negative numbers errs by a share of n roundings at most."""
 _CENTERED = 3.0
 """Points across are sinh-spaced: 3.3 times as dense at 0, where most of the mass is, as equally spaced ones."""
 
@@ -81,8 +83,8 @@ def cell_on_grid(
         Masses whose convex increasing functions of slope at most one have, with the charge, at least the mean of every
         term of the cell.
     """
-    losses, loss_masses, _ = _atoms(term, cell[0], -1.0, points)
-    gains, gain_masses, beyond = _atoms(term, cell[1], 1.0, points)
+    losses, loss_masses, clipped = _atoms(term, cell[0], -1.0, points)
+    gains, gain_masses, clipped_too = _atoms(term, cell[1], 1.0, points)
     others = max(0.0, 1.0 - float(loss_masses.sum()) - float(gain_masses.sum()))
     values = (np.concatenate((losses, gains, [0.0])) + offset) / step
     masses = np.concatenate((loss_masses, gain_masses, [others]))
@@ -92,28 +94,31 @@ def cell_on_grid(
     index = np.minimum(np.floor(values).astype(np.intp), high - 1)
     up, index, size = masses * (values - index), index - low, high - low + 1
     out: FloatArray = np.zeros(size)
-    longest = -(-len(index) // _PARTS)
-    for begin in range(0, len(index), longest):
-        part = slice(begin, begin + longest)
+    most, parts = 0, points // _ACROSS
+    for begin in range(parts):
+        part = slice(begin, None, parts)
         out += np.bincount(index[part], masses[part] - up[part], size)
         out += np.bincount(index[part] + 1, up[part], size)
-    rounding = _ROUNDING + 4.0 * UNIT_ROUNDOFF * (longest + _PARTS)
-    charge = above + beyond + rounding * (1.0 + math.exp(term.epsilon) + abs(offset))
+        most = max(most, int(np.bincount(index[part]).max()))
+    # Masses add up to one below, so a share of each that rounding takes moves means by that share of E|X + offset|.
+    spread = 4.0 * UNIT_ROUNDOFF * (most + parts) * (step * float(masses @ np.abs(values)) + abs(offset) / parts)
+    beyond = 2.0 * float(ndtr(-_REACH))  # E[A] beyond either reach, as the other factor's mean is 1
+    charge = above + beyond + clipped + clipped_too + spread + _ROUNDING * (1.0 + math.exp(term.epsilon))
     return GridTerm(low, np.maximum(out, 0.0) / math.fsum(out), charge)
 
 
 def _atoms(term: HiddenTerm, tau: float, sign: float, points: int) -> tuple[FloatArray, FloatArray, float]:
-    """Atoms above the positive (sign 1) or negative part of the term at a control, and the moment left out of it."""
+    """Atoms above the positive (sign 1) or negative part of the term at a control, and what rounding clipped of it."""
     rho, a_max, b_max = term.width, max(term.right[0], term.left[0]), max(term.right[1], term.left[1])
     p = (tau + rho * rho) / (2.0 * rho)
     s = math.sqrt(max(0.0, min(a_max**2, b_max**2 + tau) - p * p))
-    along, along_masses = _along(p, p - rho, term.epsilon, sign, points)
-    across, across_masses = _across(s, points // 12)
-    # E[A] beyond either reach, as the other factor's mean is 1.
-    return np.outer(along, across).ravel(), np.outer(along_masses, across_masses).ravel(), 2.0 * float(ndtr(-_REACH))
+    along, along_masses, clipped = _along(p, p - rho, term.epsilon, sign, points)
+    across, across_masses, clipped_too = _across(s, points // _ACROSS)
+    clipped += (1.0 + math.exp(term.epsilon)) * clipped_too
+    return np.outer(along, across).ravel(), np.outer(along_masses, across_masses).ravel(), clipped
 
 
-def _along(p: float, q: float, epsilon: float, sign: float, points: int) -> tuple[FloatArray, FloatArray]:
+def _along(p: float, q: float, epsilon: float, sign: float, points: int) -> tuple[FloatArray, FloatArray, float]:
     """W where it has this sign: between points where it is monotone, split onto its values there."""
     root = (epsilon + 0.5 * (p * p - q * q)) / (p - q)
     marks = [root] if p * q <= 0.0 else [root, root + math.log(q / p) / (p - q)]
@@ -122,24 +127,24 @@ def _along(p: float, q: float, epsilon: float, sign: float, points: int) -> tupl
     x = np.unique(np.concatenate((np.linspace(*ends, points + 1), marks)))
     x = x[x >= root] if sign > 0 else x[x <= root]
     if len(x) < 2:
-        return np.zeros(1), np.zeros(1)
+        return np.zeros(1), np.zeros(1), 0.0
     with_a, with_b = np.exp(p * x - 0.5 * p * p), np.exp(q * x - 0.5 * q * q + epsilon)
     values = np.where(x == root, 0.0, with_a - with_b)
     moments = _between(x - p) - math.exp(epsilon) * _between(x - q)
-    return values, _split(values, _between(x), moments)
+    return values, *_split(values, _between(x), moments)
 
 
-def _across(s: float, points: int) -> tuple[FloatArray, FloatArray]:
+def _across(s: float, points: int) -> tuple[FloatArray, FloatArray, float]:
     """Y, split onto points from 0 to where it is cut."""
     if s < 1e-6:
-        return np.ones(1), np.ones(1)
+        return np.ones(1), np.ones(1), 0.0
     t = np.linspace(-_CENTERED, _CENTERED, points + 1)
     end = s + _REACH
     y = np.concatenate(([-np.inf], end / math.sinh(_CENTERED) * np.sinh(t)))
     values = np.concatenate(([0.0], np.exp(s * y[1:] - 0.5 * s * s)))
-    masses = _split(values, _between(y), _between(y - s))
+    masses, clipped = _split(values, _between(y), _between(y - s))
     masses[-1] += float(ndtr(-end))
-    return values, masses
+    return values, masses, clipped
 
 
 def _between(points: FloatArray) -> FloatArray:
@@ -148,12 +153,12 @@ def _between(points: FloatArray) -> FloatArray:
     return np.asarray(np.where(low > 0.0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
 
 
-def _split(values: FloatArray, masses: FloatArray, moments: FloatArray) -> FloatArray:
-    """Masses at the points, for which each interval keeps its mass and its mean."""
+def _split(values: FloatArray, masses: FloatArray, moments: FloatArray) -> tuple[FloatArray, float]:
+    """Masses at the points, for which each interval keeps its mass and its mean, and what this moves means by."""
     gaps = np.diff(values)
-    up = np.where(gaps == 0.0, 0.0, (moments - values[:-1] * masses) / np.where(gaps == 0.0, 1.0, gaps))
-    up = np.clip(up, 0.0, masses)  # within rounding, which is charged
+    exact = np.where(gaps == 0.0, 0.0, (moments - values[:-1] * masses) / np.where(gaps == 0.0, 1.0, gaps))
+    up = np.clip(exact, 0.0, masses)
     found = np.zeros(len(values))
     found[1:] += up
     found[:-1] += masses - up
-    return found
+    return found, float(np.abs(gaps) @ np.abs(exact - up))

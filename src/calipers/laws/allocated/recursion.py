@@ -64,7 +64,8 @@ class Effort:
 
 _FEW_CELLS = (0.0, 0.004, 0.025, 0.1, 0.3, 0.7, 0.9, 0.975, 0.996, 1.0)
 _MANY_CELLS = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
-_MOST_CELLS = tuple(sorted({*_MANY_CELLS, 0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993}))
+_BETWEEN = (0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993, 0.9985, 0.9995)
+_MOST_CELLS = tuple(sorted({*_MANY_CELLS, *_BETWEEN}))
 QUICK = Effort(0.25, _FEW_CELLS, 400, 4e5)
 USUAL = Effort(0.16, _MANY_CELLS, 640, 6e5)
 FINE = Effort(0.1, _MOST_CELLS, 800, 2e8)
