@@ -1,6 +1,6 @@
 """What a certificate claims, and whether it is so.
 
-    {"format": "calipers-certificate", "version": 4,
+    {"format": "calipers-certificate", "version": 5,
      "run": {"adjacency": ..., "phases": [...]},          exact rationals; what was executed
      "claims": [{"jaw": "upper", ...}, {"jaw": "lower", ...}],
      "made_by": ..., "digest": ...}
@@ -31,7 +31,7 @@ from calipers_verify.reading import MOST_BYTES, Chosen, Refused, Unproven, diges
 from calipers_verify.rows import ONE
 from calipers_verify.steps import HOW, PHASE, Phase, bound, phases_of
 
-FORMAT, VERSION = "calipers-certificate", 4
+FORMAT, VERSION = "calipers-certificate", 5
 DIRECTIONS = ("present-absent", "absent-present")
 """P against Q: the dataset with the record against the one without (or: the original against the replaced), and back.
 An upper claim proves both, in this order; where the record is replaced they are the same.

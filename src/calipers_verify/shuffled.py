@@ -18,15 +18,15 @@ at its lower end where it is negative, 0 else. For a convex payoff V that increa
 
 is at least what n rounds can be made to pay, and c -> V_m(-c) the call of a variable that is above m rounds.
 
-**Nothing left over.** In epochs that use every record, the one who makes room for another is seen in the first batch.
+**Nothing left over.** In epochs that use every record, the one who makes room for another is seen in one of the first
+l batches, the pool. The theorem (docs/mathematics, "nothing left over"): with N records in batches of B, for k >= 1 in
+either direction,
 
-The theorem (docs/mathematics, "nothing left over"): with N records in batches of B, for k >= 1 in either direction,
+    D_k <= (B/N) E[J(low T + high T')] + exposed D_k(fixed batches) + (B/N) l alone,      J(s) >= E[(l X_u + h s)+],
 
-    D_k <= (B/N) E[J(low T + high T')] + exposed D_k(fixed batches),      J(s) >= E[(X_1 + h s)+],
-
-T and T' sums of `many` and `few` worst terms, X_1 the term of the first batch, h > 0 with E[h] = 1. All weights of
-later batches lie below `many` of low and `few` of high but for a share `exposed`. c -> J(-c) falls and is convex with
-slope at most 1, as the call of a term is: so J is one more term of the sum.
+T and T' sums of `many` and `few` worst terms, or blocks in place of the first, X_u the term of a batch of the pool,
+h > 0 with E[h] = 1. All weights of later batches lie below `many` of low and `few` of high but for the shares `exposed`
+and `alone`. c -> J(-c) falls and is convex with slope at most 1, as the call of a term is: so J is one more term.
 
 The file names the constants of the proof; any that pass are good.
 """
@@ -34,10 +34,11 @@ The file names the constants of the proof; any that pass are good.
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise
+from functools import reduce
+from math import factorial
 from typing import Any
 
-from flint import arb, ctx, fmpz_poly
+from flint import arb, arb_poly, ctx, fmpz_poly
 
 from calipers_verify.calls import Call, ball, displaced, gaussian, is_positive, lognormal, masses_at, opposite, tail
 from calipers_verify.reading import Refused, spend
@@ -50,10 +51,13 @@ BLOCKS = {"unit": UNIT, "places": range(1, 4000)}
 POINTS = [Fraction(i, 2) for i in range(-12, 21)]
 """Of y."""
 SOME, COUNT = (UNIT[0], Fraction(10**6)), range(1, 1 << 53)
-COVER: dict[str, Any] = dict.fromkeys(("loss", "exponent", "tilt", "level", "level_tilt", "power"), SOME)
+COVER: dict[str, Any] = {"pool": range(1, 1000)}
+COVER |= dict.fromkeys(("depth", "exponent", "tilt", "level", "level_tilt", "power"), SOME)
 COVER |= {"many": COUNT, "few": COUNT}
-GRID = [Fraction(i, 10) for i in range(-120, 121)]
-"""Of the noise of the first batch."""
+LEVELS = [Fraction(i, 4) for i in range(-8, 49)]
+"""Of lognormals, in deviations of their logarithm."""
+TANGENTS, ORDERS = 32, 16
+"""To 1/g, and moments of the mean of several lognormals."""
 
 
 def middle(r: arb, k: arb, replaced: bool) -> Call:
@@ -93,52 +97,112 @@ def block_call(calls: list[Call], unit: Fraction, places: int) -> Call:
     return call_of(connecting([(i - places, 0, height) for i, height in enumerate(heights)]), unit)
 
 
-def weights(size: int, batch: int, shift: Fraction, cover: tuple[Any, ...]) -> tuple[arb, arb, arb]:
-    """(low, high, exposed), or `Refused` where the constants do not fit together."""
-    loss, exponent, tilt, level, level_tilt, y, many, few = cover
-    later, batches = Fraction(size, batch) - 1, -(-size // batch) - 1
-    if batch < 3 or later < 1 or not (loss < 1 and y < 1 <= level):
-        raise Refused("where no remainder is dropped there should be two batches of three records at least")
-    ratio, rate = ball(2 * shift).exp(), Fraction((batch - 2) * (size - batch), size - 2)
-    largest = ratio / ball(1 - loss) - 1
-    variance = (ratio + 1) ** 2 / (4 * ratio * ball(1 - loss)) - 1
+def records(size: int, batch: int, shift: Fraction, pool: int, depth: Fraction) -> tuple[arb, arb, arb, arb]:
+    """(ratio, loss, exposed, alone) of the weights of later records: but for losses they differ by this ratio at most.
+
+    In words of the documentation: rho, l_0, E[h; F] and E[A_u; F], where e^-depth is what one event may have.
+    """
+    rare, square = ball(-depth).exp(), ball(shift)
+    if pool == 1:
+        if batch < 3:
+            raise Refused("where no remainder is dropped a pool of one batch should have three records at least")
+        rate, ratio = Fraction((batch - 2) * (size - batch), size - 2), (2 * square).exp()
+        return ratio, ball((depth + 1) / rate), ball(Fraction(batch, batch - 1)) * ratio * rare, arb(0)
+    r, others = square.sqrt(), pool - 1
+    y = r * (2 * ball(depth) / others).sqrt()
+    if not y * others >= square:
+        raise Refused("the depth of a pool should be larger")
+    levels = [(r * ball(each)).exp() for each in LEVELS]
+    calls = [lognormal(r)(each) for each in levels]
+    most = reduce(arb.min, (c + call / rare for c, call in zip(levels, calls, strict=True)))
+    each = most * (square / 2 + y).exp() / (batch * others)  # of H_u or Ubar, over H_o
+    towards = square.exp()
+    ratio = (1 + towards * (batch - 1) * each) / (1 + (batch - 1) * each / towards)
+    reach = most / towards
+    beyond = reduce(arb.min, (call / (reach - c) for c, call in zip(levels, calls, strict=True) if c < reach), arb(1))
+    exposed = 3 * ball(Fraction(pool, others)) * (square / 2 + y).exp() * rare
+    return ratio, towards * each / (1 + towards * each), exposed, rare + 2 * beyond
+
+
+def weights(size: int, batch: int, shift: Fraction, cover: tuple[Any, ...]) -> tuple[arb, arb, arb, arb]:
+    """(low, high, exposed, alone), or `Refused` where the constants do not fit together."""
+    pool, depth, exponent, tilt, level, level_tilt, y, many, few = cover
+    later, batches = Fraction(size, batch) - pool, -(-size // batch) - pool
+    if later < 1 or not y < 1 <= level:
+        raise Refused("where no remainder is dropped there should be a batch at least besides the pool")
+    spend(2_000)
+    ratio, loss, exposed, alone = records(size, batch, shift, pool, depth)
+    if not loss < 1:
+        raise Refused("the weights of later records may be lost")
+    largest = ratio / (1 - loss) - 1
+    variance = (ratio + 1) ** 2 / (4 * ratio * (1 - loss)) - 1
 
     def log_moment(tilt: Fraction) -> arb:  # of the weight of a batch, less 1 (Bennett)
         scaled = ball(tilt) * largest
         return batch * variance / largest**2 * (scaled.exp() - 1 - scaled)
 
     high = 1 + (log_moment(tilt) + ball(exponent) + arb(batches).log()) / ball(tilt * batch)
+    high, exposed = high.min(1 + largest), 2 * ball(-exponent).exp() + exposed
+    even = ball(later / (many + few))
+    if even >= high:  # no weight is larger
+        return even, even, exposed, alone
     spread = (log_moment(level_tilt) - ball(level_tilt * batch * (level - 1))).exp()
     factor = ball(y) * (ball((1 - y) / y) * ball(1 - y).log()).exp()
     beyond = (ball(exponent) + batches * (1 + factor * spread).log()) / ball(y * level_tilt * batch)
     low, room = (ball(later) - few * high) / many, high - ball(level)
-    if not (rate * loss >= 1 and room > 0 and low >= ball(level) and few * room >= beyond):
+    if not (room > 0 and low >= ball(level) and few * room >= beyond):
         raise Refused("the weights of later batches are not covered")
-    unseen = ball(Fraction(batch, batch - 1)) * ratio * (1 - ball(rate * loss)).exp()
-    return low, high, 2 * ball(-exponent).exp() + unseen
+    return low, high, exposed, alone
 
 
-def seen(x: arb, mu: arb, far: arb) -> Call:
-    """tau -> K, at least E[(rho - tau/y)+] of the first batch: rho and the mean of y at their largest in every cell."""
-    floor, cells = (1 - x.exp()).max(arb(0)), []
-    for a, b in pairwise(GRID):
-        rho = (1 - (x - mu * ball(b) - mu * mu / 2).exp()).max(floor)
-        mass, distance = rho * (tail(ball(a)) - tail(ball(b))), ball(max(abs(a), abs(b)))
-        slope = far.min(distance)
-        if not mass <= 0:
-            cells.append((mass, rho * (far * far + slope * distance - slope * slope / 2).exp() / 4))
-    outside = 2 * tail(ball(GRID[-1]))
-    return lambda tau: sum((mass * (most / tau).min(arb(1)) for mass, most in cells), outside)
+def excess(r: arb, pool: int, y: arb) -> arb:
+    """At least E[G (G - y)+], G the mean of `pool` lognormals: of one of them, or by a moment of all."""
+    z = y.log() / r
+    found = (r * r).exp() * tail(z - 3 * r / 2) - y * tail(z - r / 2)
+    for p, moment in enumerate(_moments(r, pool)[3:], 2):
+        found = found.min(ball(Fraction((p - 1) ** (p - 1), p**p)) * moment * y ** (1 - p))
+    return found
 
 
-def first_batch(x: Fraction, mu: arb, far: tuple[arb, arb]) -> Call:
-    """c -> J(-c) at the log ratio x >= 0; `far`: r plus the largest shift under P, and under Q."""
-    k, known = ball(x).exp(), gaussian(mu, ball(x))
-    losing, missing = seen(ball(x), mu, far[0]), seen(ball(-x), mu, far[1])
+def _moments(r: arb, pool: int) -> list[arb]:
+    """E[G^j], from power series of E[e^(t G)]."""
+    one = arb_poly([(r * r * (j * (j - 1)) / 2).exp() / factorial(j) for j in range(ORDERS)])
+    total = arb_poly([1])
+    for digit in f"{pool:b}":
+        total = arb_poly((total * total).coeffs()[:ORDERS])
+        total = arb_poly((total * one).coeffs()[:ORDERS]) if digit == "1" else total
+    return [each * factorial(j) / arb(pool) ** j for j, each in enumerate(total.coeffs())]
+
+
+def first_calls(r: arb, k: arb, replaced: bool, back: bool) -> tuple[Call, Call]:
+    """The calls of X = A - k B and of -X, for one release: c > 0."""
+    if replaced:
+        other = opposite(r, 1 / k)
+        return opposite(r, k), lambda c: k * other(c / k)
+    once = lognormal(r)
+
+    def put(c: arb) -> arb:  # at most c, if that is positive
+        return once(c) - 1 + c if c > 0 else c.max(arb(0))
+
+    if back:
+        return lambda c: k * put((1 - c) / k), lambda c: k * once((1 + c) / k)
+    return lambda c: once(k + c), lambda c: put(k - c)
+
+
+def first_batch(x: Fraction, r: arb, replaced: bool, back: bool, pool: int) -> Call:
+    """c -> J(-c) at the log ratio x >= 0: l calls of one release, at the best of some tangents to 1/g."""
+    k, known = ball(x).exp(), pool * gaussian(2 * r if replaced else r, ball(x))
+    losing, missing = first_calls(r, k, replaced, back)
+    ys = [((6 * r + 2) * ball(Fraction(i, TANGENTS) ** 2 - Fraction(1, 10))).exp() for i in range(TANGENTS + 1)]
+    tangents = [(y, excess(r, pool, y) / y**2) for y in ys]
+
+    def least(one: Call, size: arb) -> arb:
+        spend(5 * TANGENTS)
+        return reduce(arb.min, (pool * one(size / (pool * y)) + size * more for y, more in tangents))
 
     def call(c: arb) -> arb:
         if c > 0:
-            return known.min(losing(c))
-        return known if c == 0 else known.min(1 - k + k * missing(-c / k)) - c
+            return known.min(least(losing, c))
+        return known if c == 0 else known.min(pool * (1 - k) + least(missing, -c)) - c
 
     return call

@@ -32,7 +32,7 @@ from calipers_verify.calls import Call, ball, displaced, gaussian, lognormal, mo
 from calipers_verify.neighbors import Neighbors, cut
 from calipers_verify.reading import Chosen, Refused, spend
 from calipers_verify.shuffled import BLOCKS, COUNT, COVER, ROUNDS, block_call, first_batch, halves, weights
-from calipers_verify.sums import PLAN, Plan, call_of, connected, summed
+from calipers_verify.sums import PLAN, Plan, Sum, call_of, connected, summed
 
 MANY, MORE = range(1, 10**8), range(3, 10**8)
 """Of datasets whose batch sizes are looked at one by one."""
@@ -137,17 +137,17 @@ def bound(phase: Phase, x: Fraction, back: bool, how: Any) -> arb:
         return 1 - k + k * bound(phase, -x, not back, how)
     spend(100)
     if how is not None:
-        call, exposed = by_sum(phase, Fraction(0) if phase.one_sum else x, back and not phase.replaced, how)
+        call, exposed, alone = by_sum(phase, Fraction(0) if phase.one_sum else x, back and not phase.replaced, how)
     elif kind in ("realized", "size"):
         return _closed(phase)(k)
     elif rounds > 1 or kind in ("fixed", "full", "covered"):
         return gaussian(phase.mu, ball(x))
     else:
-        call, exposed = _term(phase, k, False), arb(0)
+        call, exposed, alone = _term(phase, k, False), arb(0), arb(0)
     each = Fraction(1, rounds) if kind == "covered" else phase.share / rounds
     rest = 0 if kind in ("covered", "full") else 1 - phase.share
     strike = ball(rest / each) * (k - 1) + (k * rounds if phase.one_sum else 0)
-    return ball(each) * call(strike) + exposed * gaussian(phase.mu, ball(x))
+    return ball(each) * (call(strike) + alone) + exposed * gaussian(phase.mu, ball(x))
 
 
 @lru_cache(maxsize=64)
@@ -166,26 +166,37 @@ def _term(phase: Phase, k: arb, back: bool) -> Call:
 
 
 @lru_cache(maxsize=1024)
-def by_sum(phase: Phase, x: Fraction, back: bool, how: Any) -> tuple[Call, arb]:
-    """The call of the sum of an epoch, and the share that it leaves exposed. Several nodes may ask for the same one."""
+def by_sum(phase: Phase, x: Fraction, back: bool, how: Any) -> tuple[Call, arb, arb]:
+    """The call of the sum of an epoch, and what it leaves exposed: a share of fixed batches, and rounds alone.
+
+    Several nodes may ask for the same one.
+    """
     plan, blocks, cover, r, k = Plan(*how[0]), how[1], how[2], phase.r, ball(x).exp()
     if phase.kind not in ("dealt", "covered", "dropping", "full") or (cover is not None) != (phase.kind == "full"):
         raise Refused("no bound by sums like this one is proven for this phase")
-    if blocks is not None and (phase.kind != "dropping" or phase.rounds < ROUNDS):
-        raise Refused("blocks are proven only for shuffled epochs that drop a remainder and are as long")
-    term, exposed = _term(phase, k, back), arb(0)
-    if cover is not None:  # the first batch, and the later ones with the weights that cover them
-        low, high, exposed = weights(phase.size, phase.batch, phase.shift, cover)
-        far = (2 * r, 2 * r) if phase.replaced else (r, 2 * r) if back else (2 * r, r)
-        weighted = [lambda c, w=w: w * term(c / w) for w in (low, high)]
-        counts = zip((connected(one, plan) for one in weighted), cover[-2:], strict=True)
+    if blocks is not None and phase.kind not in ("dropping", "full"):
+        raise Refused("blocks are proven only for shuffled epochs")
+    term, rounds, low = _term(phase, k, back), phase.rounds, arb(1)
+    parts, exposed, alone = list[tuple[Sum, int]](), arb(0), arb(0)
+    if cover is not None:  # a batch of the pool, and the later ones with the weights that cover them
+        low, high, exposed, alone = weights(phase.size, phase.batch, phase.shift, cover)
+        pool, rounds, few = cover[0], cover[-2], cover[-1]
         rough = plan._replace(centers=(0,), lowest=(plan.lowest[0] + 2,), reach=16, tail=8, high=plan.high << 10)
-        parts = [(connected(first_batch(x, phase.mu, far), rough), 1), *counts]  # flat and far
-    else:
-        parts = [(connected(term, plan), phase.rounds)]
-    if blocks is not None:  # all rounds that fill blocks, by blocks
-        payoff = block_call(halves(r, k, phase.replaced), *blocks)
-        terms = call_of(summed([(parts[0][0], ROUNDS)], plan), plan.unit)
-        block = connected(lambda c: payoff(c).min(terms(c)), plan, ROUNDS)
-        parts = [(block, phase.rounds // ROUNDS), (parts[0][0], phase.rounds % ROUNDS)]
-    return call_of(summed(parts, plan), plan.unit), exposed
+        parts.append((connected(first_batch(x, r, phase.replaced, back, pool), rough), 1))  # flat and far
+        parts.append((connected(_weighted(term, high), plan), few))
+        alone = pool * alone
+    one = connected(_weighted(term, low), plan)
+    if blocks is None:
+        return call_of(summed([*parts, (one, rounds)], plan), plan.unit), exposed, alone
+    if rounds < ROUNDS:
+        raise Refused("blocks are longer than the epoch")
+    moves = [turned(half, k) for half in halves(r, 1 / k, False)] if back else halves(r, k, phase.replaced)
+    payoff, terms = _weighted(block_call(moves, *blocks), low), call_of(summed([(one, ROUNDS)], plan), plan.unit)
+    block = connected(lambda c: payoff(c).min(terms(c)), plan, ROUNDS)
+    parts += [(block, rounds // ROUNDS), (one, rounds % ROUNDS)]
+    return call_of(summed(parts, plan), plan.unit), exposed, alone
+
+
+def _weighted(call: Call, weight: arb) -> Call:
+    """Of a term times a weight."""
+    return lambda c: weight * call(c / weight)

@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 def sealed(run: dict[str, Any], proof: object = "fixed-batches", epsilon: str = "900", delta: str = "1/2") -> bytes:
     """A certificate with one upper claim and a digest that fits."""
     claim = {"jaw": "upper", "epsilon": epsilon, "delta": delta, "direction": "both", "proof": proof}
-    record = {"format": "calipers-certificate", "version": 4, "run": run, "claims": [claim], "made_by": "a test"}
+    record = {"format": "calipers-certificate", "version": 5, "run": run, "claims": [claim], "made_by": "a test"}
     return json.dumps(record | {"digest": digest(record)}).encode()
 
 
@@ -137,7 +137,7 @@ def test_a_zeroed_out_proof_is_not_one_of_a_removed_record(altered: Altered) -> 
 
     with pytest.raises(Refused, match="zeroed out is adjacency zero-out"):
         verify(altered(zeroed, relabelled))
-    with pytest.raises(Refused, match=r"version 4: certify the run again.*meant a record zeroed out"):
+    with pytest.raises(Refused, match=r"version 5: certify the run again.*meant a record zeroed out"):
         verify(altered(zeroed, lambda record: record.update(version=3)))
 
 

@@ -112,7 +112,7 @@ def test_certificates_that_take_their_time_agree_with_measure(keys: dict[str, An
     """Replaced and shuffled epochs, and steps that show their size.
 
     With so few rounds a block of the checker leaves many of them to the worst terms: 2 % for shuffled epochs. Where
-    every record is used, measure has a theorem that the checker does not know: a third.
+    every record is used, measure plays whole epochs in place of blocks, and a few worst terms are left: 15 %.
     """
     run = Run(**keys)
     whole = (
@@ -120,15 +120,15 @@ def test_certificates_that_take_their_time_agree_with_measure(keys: dict[str, An
         and run.view == "worst-case"
         and (run.last_batch == "keep" or run.dataset_size % run.batch_size == 0)
     )
-    consistent(run, delta, 0.35 if whole else 0.02 if run.sampler == "shuffle" else 0.01)
+    consistent(run, delta, 0.15 if whole else 0.02 if run.sampler == "shuffle" else 0.01)
 
 
 @pytest.mark.slow
 def test_a_certificate_says_where_measure_proves_more(coarse: None) -> None:
-    """Small batches that use every record: measure has a second theorem, the checker falls back to fixed batches."""
+    """Small batches that use every record: far below fixed batches, and a remark, as measure proves still more."""
     run = Run(**shuffled(dataset_size=200, batch_size=10, noise_multiplier=4.0))
     certificate = certify(run, delta=1e-3)
-    assert certificate.epsilon[1] == certify(run.replace(sampler="deterministic"), delta=1e-3).epsilon[1]
+    assert certificate.epsilon[1] < certify(run.replace(sampler="deterministic"), delta=1e-3).epsilon[1] / 3
     assert certificate.remark is not None
     assert "weaker theorem" in certificate.remark
     assert certify(Run(sample_rate=0.1, steps=5, noise_multiplier=2.0), delta=1e-3).remark is None
@@ -231,7 +231,7 @@ def test_a_refused_file_says_why(tmp_path: Path) -> None:
     path = tmp_path / "bad.cert.json"
     for text in ("{}", '{"format":"calipers-certificate","version":3}'):
         path.write_text(text)
-        with pytest.raises(CertificationError, match=r"bad\.cert\.json is refused.*version 4: certify the run again"):
+        with pytest.raises(CertificationError, match=r"bad\.cert\.json is refused.*version 5: certify the run again"):
             verify(path)
     with pytest.raises(CertificationError, match="cannot be read"):
         verify(tmp_path / "absent.json")

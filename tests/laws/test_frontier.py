@@ -13,12 +13,11 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from calipers.laws.allocated.frontier import GridTerm, cell_on_grid, control_range
-from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
+from calipers.laws.allocated.hidden_term import HiddenTerm, zeroed_out
 
 TERMS = {
     "zeroed": lambda sigma, epsilon: zeroed_out(sigma, epsilon, False),
     "reverse": lambda sigma, epsilon: zeroed_out(sigma, epsilon, True),
-    "replaced": replaced,
 }
 
 

@@ -26,7 +26,7 @@ def test_no_enumerated_adversary_exceeds_the_recursion(epsilon: float, replace_r
     term = replaced(2.0, epsilon) if replace_record else zeroed_out(2.0, epsilon, reverse)
     attacked = Shuffled(3, 1, 2, 2.0, replaced=replace_record).divergence(math.exp(epsilon), line(3), reverse)
     bound = recursion_divergence(term, 2, 2 / 3, FINE)
-    assert attacked <= bound <= (1.12 if replace_record else 1.02) * attacked
+    assert attacked <= bound <= 1.02 * attacked
 
 
 def test_two_dimensions_stay_below_the_recursion() -> None:

@@ -20,11 +20,12 @@ import numpy as np
 
 from calipers.certificates.placing import places_between
 from calipers.laws.allocated.average_plan import ladder_plans
-from calipers.laws.allocated.displaced import DisplacedEpoch
+from calipers.laws.allocated.displaced import EXPONENTS, DisplacedEpoch
+from calipers.laws.allocated.first_batch import cover as measured_cover
 from calipers.laws.allocated.first_batch import weights_of_records
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.types import FloatArray
-from calipers_verify.shuffled import ROUNDS
+from calipers_verify.shuffled import ROUNDS, records
 from calipers_verify.steps import Phase
 
 _RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.12
@@ -40,8 +41,6 @@ _RARE = 1e-3
 _STEP, _BLOCK_SPREADS = 0.2, 8.0
 """Blocks live on a lattice of a fifth of a deviation of one term that reaches eight deviations of a block."""
 _SEEN, _WORTH = 1e-4, 0.995
-_EXPONENTS, _UNCOVERED = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0, 24.0, 32.0, 44.0), 0.005
-"""Minus the logarithms of what may be left uncovered, and the share of a bound that this may have."""
 
 
 class Focus(NamedTuple):
@@ -86,18 +85,24 @@ def sum_for(phase: Phase, back: bool, x: Fraction, small: float) -> dict[str, ob
 
 
 def _covered(phase: Phase, x: float, back: bool, small: float) -> dict[str, object] | None:
-    """Where nothing is left over: weights that cover enough of those of later batches."""
+    """Where nothing is left over: a pool, and weights that cover enough of those of later batches."""
     width, rounds = float(phase.r.mid()), -(-phase.size // phase.batch)
-    if phase.batch < 3 or rounds < 3:
+    if rounds < 3:
         return None
-    epoch = DisplacedEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size, largest_pool=1)
-    value, known = epoch.hidden((x,), back, 0.5, -30.0)[0][1], epoch.known(x)
-    exponent = next((each for each in _EXPONENTS if 3.0 * math.exp(-each) * known < _UNCOVERED * value), _EXPONENTS[-1])
-    cover = covering(width, phase.batch, phase.size, exponent)
+    epoch = DisplacedEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size)
+    chosen, known = epoch.chosen(x, back), epoch.known(x)
+    if chosen is None:
+        return None
+    value = epoch.with_cover(chosen, (x,), back, 0.5, -30.0)[0][1]
+    sizes, pool = (phase.batch, phase.size), chosen.pool
+    exponent = next(each for each in EXPONENTS if measured_cover(width, *sizes, each, pool) == chosen)
+    cover = covering(width, *sizes, exponent, pool)
     if cover is None or value > _WORTH * known:
         return None
-    terms = 1 + int(str(cover["many"])) + int(str(cover["few"]))
-    return {"plan": _plan(phase, x, back, terms, small), "blocks": None, "cover": cover}
+    many = int(str(cover["many"]))
+    pays = many >= ROUNDS and value > _least(phase) and epoch.controlled(x, back) < _WORTH * value
+    blocks = _blocks(phase, x) if pays else None
+    return {"plan": _plan(phase, x, back, 1 + many + int(str(cover["few"])), small), "blocks": blocks, "cover": cover}
 
 
 def _blocks_pay(phase: Phase, x: float) -> bool:
@@ -106,7 +111,12 @@ def _blocks_pay(phase: Phase, x: float) -> bool:
         return False
     epoch = ShuffledEpoch(1.0 / float(phase.r.mid()), phase.rounds, float(phase.share), phase.replaced)
     plain = epoch.hidden((abs(x),), x < 0.0 and not phase.replaced, 0.1, -30.0)[0][1]
-    return plain > _SEEN and epoch.controlled(abs(x), x < 0.0 and not phase.replaced) < _WORTH * plain
+    return plain > _least(phase) and epoch.controlled(abs(x), x < 0.0 and not phase.replaced) < _WORTH * plain
+
+
+def _least(phase: Phase) -> float:
+    """What several epochs show so rarely decides little; a single one may be asked about it."""
+    return _SEEN if phase.repeats > 1 else 0.0
 
 
 def _blocks(phase: Phase, x: float) -> dict[str, object]:
@@ -165,7 +175,7 @@ def _plan(phase: Phase, x: float, back: bool, terms: int, small: float) -> dict[
     }
 
 
-_LOSSES, _POWERS = (1.0, 2.0, 4.0, 8.0), (0.1, 0.3, 0.5, 0.7, 0.9)
+_LOSSES, _POOLED, _POWERS = (1.0, 2.0, 4.0, 8.0), (1.5, 2.5, 4.0), (0.1, 0.3, 0.5, 0.7, 0.9)
 _TILTS = np.geomspace(1e-3, 40.0, 300)
 _LEVELS = np.linspace(0.02, 0.8, 40)
 _ROOM = 1.0 + 1e-6
@@ -173,28 +183,41 @@ _ROOM = 1.0 + 1e-6
 
 
 @lru_cache(maxsize=256)
-def covering(width: float, batch: int, size: int, exponent: float) -> dict[str, object] | None:
+def covering(width: float, batch: int, size: int, exponent: float, pool: int = 1) -> dict[str, object] | None:
     """Constants with which all but about e^-exponent is covered, as evenly as possible, or None."""
-    if batch < 3 or size < 2 * batch:
+    if (pool == 1 and batch < 3) or size < (pool + 1) * batch:
         return None
-    found = [each for more in _LOSSES if (each := _with_loss(width, batch, size, exponent, more))]
+    depths = [
+        exponent + more + (2.0 * width * width if pool == 1 else 0.0) for more in (_LOSSES if pool == 1 else _POOLED)
+    ]
+    found = [each for depth in depths if (each := _with_depth(width, batch, size, exponent, pool, depth))]
     return min(found, key=lambda each: each[0])[1] if found else None
 
 
-def _with_loss(
-    width: float, batch: int, size: int, exponent: float, more: float
+def _with_depth(
+    width: float, batch: int, size: int, exponent: float, pool: int, depth: float
 ) -> tuple[float, dict[str, object]] | None:
-    later, batches = size / batch - 1.0, -(-size // batch) - 1
-    loss = (exponent + more + 1.0 + 2.0 * width * width) / ((batch - 2) * (size - batch) / (size - 2))
+    later, batches = size / batch - pool, -(-size // batch) - pool
+    shown = records(size, batch, Fraction(width) ** 2, pool, Fraction(_short(depth)))
+    ratio, loss = (float(each.mid()) for each in shown[:2])
     if loss >= 0.9:
         return None
-    weights = weights_of_records(loss, width, batch)
+    weights = weights_of_records(loss, width, batch, ratio)
     tilts = _TILTS / (weights.largest - 1.0)
     log_moments = weights.log_moment(tilts)
     highs = 1.0 + (log_moments + exponent + math.log(batches)) / (tilts * batch)
     at = int(np.argmin(highs))
-    high = float(highs[at]) * _ROOM
+    high = min(float(highs[at]), weights.largest) * _ROOM
+    names = ("depth", "exponent", "tilt", "level", "level_tilt", "power")
+
+    def record(level: float, tilt: float, power: float, many: int, few: int) -> dict[str, object]:
+        constants = dict(zip(names, map(_short, (depth, exponent, tilts[at], level, tilt, power)), strict=True))
+        return {"pool": pool, **constants, "many": many, "few": few}
+
     best: tuple[float, dict[str, object]] | None = None
+    even = int(later / high)
+    if even > 1:  # no weight is larger
+        best = later**2 / even, record(1.0, 1.0, 0.5, even - 1, 1)
     for level in 1.0 + (high - 1.0) * _LEVELS:
         exponents = log_moments - tilts * batch * (level - 1.0)
         spread = np.where(exponents < 50.0, np.exp(np.minimum(exponents, 50.0)), np.inf)
@@ -211,9 +234,7 @@ def _with_loss(
             continue
         uneven = (later - few * high) ** 2 / many + few * high**2
         if best is None or uneven < best[0]:
-            constants = (loss, exponent, tilts[at], level, tilts[tilt], _POWERS[power])
-            names = ("loss", "exponent", "tilt", "level", "level_tilt", "power")
-            best = uneven, dict(zip(names, map(_short, constants), strict=True)) | {"many": many, "few": few}
+            best = uneven, record(float(level), float(tilts[tilt]), _POWERS[power], many, few)
     return best
 
 

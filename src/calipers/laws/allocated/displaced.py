@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
@@ -28,7 +28,7 @@ from calipers.numerics.types import FloatArray
 
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of closed forms that are a few operations deep."""
-_EXPONENTS = (2.0, 3.5, 5.0, 7.0, 9.0, 11.0, 12.5, 14.0, 16.0, 18.0)
+EXPONENTS = (2.0, 3.5, 5.0, 7.0, 9.0, 11.0, 12.5, 14.0, 16.0, 18.0)
 """Minus the logarithms of what may be left uncovered."""
 _POOLS = (1, 2, 3, 4, 6, 8, 11, 15, 20, 28, 40, 60)
 _EVEN = 0.3
@@ -55,8 +55,6 @@ class DisplacedEpoch(ShuffledEpoch):
 
     batch_size: int = 0
     dataset_size: int = 0
-    largest_pool: int = field(default=_POOLS[-1], kw_only=True)
-    """1 for whoever proves the theorem for the first batch alone, as certificates do."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,6 +73,10 @@ class DisplacedEpoch(ShuffledEpoch):
         return self.batch_size / self.dataset_size
 
     finer = None
+
+    def chosen(self, epsilon: float, reverse: bool) -> Cover | None:
+        """The pool and the weights that seem best at epsilon >= 0."""
+        return _chosen(self, reverse, epsilon)
 
     def controlled(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """As `hidden`, with the recursion in place of worst terms; 1 where not tried."""
@@ -131,8 +133,8 @@ def _chosen(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> Cover | Non
 def _covers(epoch: DisplacedEpoch) -> tuple[list[Cover], FloatArray, FloatArray, FloatArray]:
     """All that are tried, about as many equal weights as they are, and what they expose: a share, and a constant."""
     sizes = epoch.batch_size, epoch.dataset_size
-    pools = [pool for pool in _POOLS if pool == 1 or (_EVEN * pool**2 <= epoch.rounds and pool <= epoch.largest_pool)]
-    found = [cover(1.0 / epoch.sigma, *sizes, exponent, pool) for pool in pools for exponent in _EXPONENTS]
+    pools = [pool for pool in _POOLS if pool == 1 or _EVEN * pool**2 <= epoch.rounds]
+    found = [cover(1.0 / epoch.sigma, *sizes, exponent, pool) for pool in pools for exponent in EXPONENTS]
     covers = [each for each in found if each is not None]
     weights = [(each.many * each.low + each.few * each.high + each.pool) ** 2 for each in covers]
     squares = [each.squares(1.0 / epoch.sigma) + each.pool**2 for each in covers]

@@ -5,8 +5,8 @@ Relative to a run in which the record is nowhere, round t contributes X = A - k 
     A = exp(<a, z> - |a|^2/2),      B = exp(<b, z> - |b|^2/2),      z standard normal,
 
 and the adversary chooses the shifts a, b within bounds (`calipers.laws.allocated.hidden_term`). docs/mathematics
-("the frontier") shows that in convex order every X lies below one on a curve with a single parameter, the *control*
-tau = |a|^2 - |b|^2:
+("the frontier") shows that with a record zeroed out, in convex order, every X lies below one on a curve with a single
+parameter, the *control* tau = |a|^2 - |b|^2 (replaced records: `calipers.laws.allocated.triangles`):
 
     |a - b| = rho,      |a|^2 = min(a_max^2, b_max^2 + tau),      |b|^2 = |a|^2 - tau,
 
@@ -17,7 +17,7 @@ In coordinates along a - b and across it X is a product of independent factors,
 
     X = Y W,      W = e^(p x - p^2/2) - k e^(q x - q^2/2),      Y = e^(s y - s^2/2),
 
-p = (tau + rho^2) / (2 rho), q = p - rho, s^2 = |a|^2 - p^2. `cell_on_grid` places a cell on a grid from above and
+p = (tau + rho^2) / (2 rho), q = p - rho, s^2 = |a|^2 - p^2. `placed` puts a cell on a grid from above and
 without quadrature: between two points at which its ends are known each factor is split onto these points, mean
 preserved, and masses and means are differences of normal distribution functions.
 """
@@ -59,6 +59,18 @@ class GridTerm:
     charge: float
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A set of choices, by lengths (|a|, |b|) that are the worst for c >= 0 (right) and for c <= 0 (left).
+
+    `width`: the largest |a - b|, with which both are taken.
+    """
+
+    right: tuple[float, float]
+    left: tuple[float, float]
+    width: float
+
+
 def control_range(term: HiddenTerm) -> tuple[float, float]:
     """The least and the largest control: the worst ones for c <= 0 and for c >= 0."""
     (right_a, right_b), (left_a, left_b) = term.right, term.left
@@ -66,13 +78,26 @@ def control_range(term: HiddenTerm) -> tuple[float, float]:
 
 
 def cell_on_grid(
-    term: HiddenTerm, cell: tuple[float, float], offset: float, step: float, ends: tuple[int, int], points: int
+    term: HiddenTerm, controls: tuple[float, float], offset: float, step: float, ends: tuple[int, int], points: int
 ) -> GridTerm:
-    """X + offset on a grid, for a variable X above all terms with controls in the cell.
+    """As `placed`, for the controls of a zeroed-out record between two."""
+    low, high = (_lengths(term, tau) for tau in controls)
+    return placed(Cell(high, low, term.width), term.epsilon, offset, step, ends, points)
+
+
+def _lengths(term: HiddenTerm, tau: float) -> tuple[float, float]:
+    """|a| and |b| of a control."""
+    a_max, b_max = max(term.right[0], term.left[0]), max(term.right[1], term.left[1])
+    square = min(a_max**2, b_max**2 + tau)
+    return math.sqrt(max(0.0, square)), math.sqrt(max(0.0, square - tau))
+
+
+def placed(cell: Cell, epsilon: float, offset: float, step: float, ends: tuple[int, int], points: int) -> GridTerm:
+    """X + offset on a grid, for a variable X above all terms of the cell.
 
     Args:
-        term: What bounds the shifts, and epsilon.
-        cell: The least and the largest control.
+        cell: The choices to lie above.
+        epsilon: Of k = e^epsilon.
         offset: Added to the term.
         step: Of the grid.
         ends: The first and the last place of the grid. Raising what is below the first raises the bound; what exceeds
@@ -83,8 +108,8 @@ def cell_on_grid(
         Masses whose convex increasing functions of slope at most one have, with the charge, at least the mean of every
         term of the cell.
     """
-    losses, loss_masses, clipped = _atoms(term, cell[0], -1.0, points)
-    gains, gain_masses, clipped_too = _atoms(term, cell[1], 1.0, points)
+    losses, loss_masses, clipped = _atoms(cell.left, cell.width, epsilon, -1.0, points)
+    gains, gain_masses, clipped_too = _atoms(cell.right, cell.width, epsilon, 1.0, points)
     others = max(0.0, 1.0 - float(loss_masses.sum()) - float(gain_masses.sum()))
     values = (np.concatenate((losses, gains, [0.0])) + offset) / step
     masses = np.concatenate((loss_masses, gain_masses, [others]))
@@ -103,18 +128,20 @@ def cell_on_grid(
     # Masses add up to one below, so a share of each that rounding takes moves means by that share of E|X + offset|.
     spread = 4.0 * UNIT_ROUNDOFF * (most + parts) * (step * float(masses @ np.abs(values)) + abs(offset) / parts)
     beyond = 2.0 * float(ndtr(-_REACH))  # E[A] beyond either reach, as the other factor's mean is 1
-    charge = above + beyond + clipped + clipped_too + spread + _ROUNDING * (1.0 + math.exp(term.epsilon))
+    charge = above + beyond + clipped + clipped_too + spread + _ROUNDING * (1.0 + math.exp(epsilon))
     return GridTerm(low, np.maximum(out, 0.0) / math.fsum(out), charge)
 
 
-def _atoms(term: HiddenTerm, tau: float, sign: float, points: int) -> tuple[FloatArray, FloatArray, float]:
-    """Atoms above the positive (sign 1) or negative part of the term at a control, and what rounding clipped of it."""
-    rho, a_max, b_max = term.width, max(term.right[0], term.left[0]), max(term.right[1], term.left[1])
-    p = (tau + rho * rho) / (2.0 * rho)
-    s = math.sqrt(max(0.0, min(a_max**2, b_max**2 + tau) - p * p))
-    along, along_masses, clipped = _along(p, p - rho, term.epsilon, sign, points)
+def _atoms(
+    lengths: tuple[float, float], rho: float, epsilon: float, sign: float, points: int
+) -> tuple[FloatArray, FloatArray, float]:
+    """Atoms above the positive (sign 1) or negative part of a term, and what rounding clipped of it."""
+    a, b = lengths
+    p = (a * a - b * b + rho * rho) / (2.0 * rho)
+    s = math.sqrt(max(0.0, a * a - p * p))
+    along, along_masses, clipped = _along(p, p - rho, epsilon, sign, points)
     across, across_masses, clipped_too = _across(s, points // _ACROSS)
-    clipped += (1.0 + math.exp(term.epsilon)) * clipped_too
+    clipped += (1.0 + math.exp(epsilon)) * clipped_too
     return np.outer(along, across).ravel(), np.outer(along_masses, across_masses).ravel(), clipped
 
 

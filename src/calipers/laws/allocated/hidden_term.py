@@ -94,6 +94,11 @@ class HiddenTerm:
         return max(map(abs, (*self.right, *self.left)))
 
     @property
+    def replaced(self) -> bool:
+        """Whether a record is replaced, and a displaced one goes where nobody looks."""
+        return self.right[1] == self.left[0] == 0.0
+
+    @property
     def width(self) -> float:
         """How fast the log ratio of A and B moves with z: the shift of the record seen alone."""
         return self.right[0] - self.right[1]

@@ -6,7 +6,7 @@ With R >= 1 records dropped, the largest divergence of one epoch over all adapti
     V_0(s) = max(s, 0),      V_n(s) = sup over controls of E[V_(n-1)(s + X)],
 
 s the running sum of the terms seen so far and X the term of a control (`calipers.laws.allocated.frontier`; for replaced
-records it is an upper bound). `recursion_divergence` computes at least that value.
+records `calipers.laws.allocated.triangles`). `recursion_divergence` computes at least that value.
 
 *Controls.* Cells cover all of them, and cell by cell a variable that dominates every control of it takes the place of
 X. Cells are narrow at both ends of the range, where the best control usually lies: what a wide cell in the middle adds
@@ -36,7 +36,8 @@ import numpy as np
 import scipy.fft
 from scipy.special import ndtr
 
-from calipers.laws.allocated.frontier import GridTerm, cell_on_grid, control_range
+from calipers.laws.allocated import triangles
+from calipers.laws.allocated.frontier import GridTerm, cell_on_grid, control_range, placed
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.waves import Payoff, Terms, payoff_by_waves
 from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length, fft_relative_error, two_norm
@@ -51,13 +52,15 @@ class Effort:
 
     Attributes:
         step: Of the grid, in deviations of one term: a share of step^2/6 is added to the variance of every term.
-        cells: Where cells of controls end, as shares of their range.
+        cells: Where cells of controls end, as shares of their range (a record that is zeroed out).
+        angles: Into how many parts the angles of triangles are divided (one that is replaced).
         points: Of the factors of a term; splitting adds about (20/points)^2/6 to its variance.
         work: Rounds times places of the grid, at most; where it does not suffice the epoch is divided into blocks.
     """
 
     step: float
     cells: tuple[float, ...]
+    angles: int
     points: int
     work: float
 
@@ -66,9 +69,9 @@ _FEW_CELLS = (0.0, 0.004, 0.025, 0.1, 0.3, 0.7, 0.9, 0.975, 0.996, 1.0)
 _MANY_CELLS = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
 _BETWEEN = (0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993, 0.9985, 0.9995)
 _MOST_CELLS = tuple(sorted({*_MANY_CELLS, *_BETWEEN}))
-QUICK = Effort(0.25, _FEW_CELLS, 400, 4e5)
-USUAL = Effort(0.16, _MANY_CELLS, 640, 6e5)
-FINE = Effort(0.1, _MOST_CELLS, 800, 2e8)
+QUICK = Effort(0.25, _FEW_CELLS, 6, 400, 4e5)
+USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
+FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
 """For the nodes of a law, for single questions, and where a tolerance asks for it."""
 _SPREADS = 5.0
 """How many deviations of the sum the grid reaches beyond its start and beyond 0."""
@@ -173,9 +176,12 @@ class _Problem:
 
     def cells(self, grid: Grid) -> list[GridTerm]:
         """Variables that dominate all controls between them."""
+        drift, places = math.expm1(self.term.epsilon), (-grid.size, grid.size)
+        if self.term.replaced:
+            cells, epsilon = triangles.cells(self.term.width, self.effort.angles), self.term.epsilon
+            return [placed(cell, epsilon, drift, grid.step, places, self.effort.points) for cell in cells]
         first, last = control_range(self.term)
         ends = [first + (last - first) * share for share in self.effort.cells]
-        drift, places = math.expm1(self.term.epsilon), (-grid.size, grid.size)
         return [cell_on_grid(self.term, cell, drift, grid.step, places, self.effort.points) for cell in pairwise(ends)]
 
     def tilt(self, cells: list[GridTerm], step: float) -> float:
