@@ -210,7 +210,7 @@ def test_a_file_cannot_keep_the_checker_busy(
 
 def test_gaussian_releases_alone_have_a_closed_form() -> None:
     """The largest sum of mu^2 that the budget admits: three times 1/4 and not 3.5 times."""
-    run = cp.AdaptiveRun([cp.mechanisms.gaussian(0.5), cp.Guarantee(mu=0.25)], [2, 1], 7)
+    run = cp.AdaptiveRun([cp.Guarantee(mu=0.25), cp.mechanisms.gaussian(0.5)], [1, 2], 7)
     certificate = certify(run, delta=1e-5)
     assert claim_of(certificate.record)["proof"] == "fixed-batches"
     proven, measured = certificate.epsilon[1], cp.measure(run).epsilon(1e-5)

@@ -16,10 +16,7 @@ from calipers.adaptive.kernel import (
     LowerKernel,
     UpperKernel,
     lower_block,
-    lower_kernel,
-    trimmed,
     upper_block,
-    upper_kernel,
 )
 from calipers.adaptive.recursion import Lattice, PolicyLevels, UpperLevels
 from calipers.adaptive.steps import StepPairs
@@ -61,16 +58,15 @@ _TILTS = np.geomspace(0.1, 200.0, 60)
 
 @dataclass(frozen=True)
 class _Loss:
-    """Variance of a step's privacy loss under P, in so many factors, and a loss that it rarely exceeds."""
+    """Variance of a step's privacy loss under P, and a loss that one of its factors rarely exceeds."""
 
     variance: float
-    factors: int
     far: float
 
     @property
     def deviation(self) -> float:
-        """Of one factor."""
-        return math.sqrt(self.variance / self.factors)
+        """Of the step."""
+        return math.sqrt(self.variance)
 
 
 def _loss(laws: Sequence[tuple[Law, int]]) -> _Loss:
@@ -79,7 +75,7 @@ def _loss(laws: Sequence[tuple[Law, int]]) -> _Loss:
         variance += count * law.cumulants(1.0)[2]
         tail = np.cumsum(np.exp(law.log_p[::-1]))[::-1]
         far = max(far, float(np.max(law.log_ratio[tail > 1e-12], initial=0.0)))
-    return _Loss(variance, sum(count for _, count in laws), far)
+    return _Loss(variance, far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +122,9 @@ class Menu:
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             for factors in own.dominating:
-                each = [(upper_kernel(self.upper_law(s, reverse), step), n) for s, n in factors]
-                found.append((trimmed(upper_block(each, math.exp(PRECISION.log_tail)), least), cost))
+                laws = [(self.upper_law(s, reverse), n) for s, n in factors]
+                small = math.exp(PRECISION.log_tail) if sum(n for _, n in laws) > 1 else 0.0
+                found.append((upper_block(laws, step, max(least, small)), cost))
         return tuple(found)
 
     @kept
@@ -136,8 +133,8 @@ class Menu:
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             if own.attained:
-                each = [(lower_kernel(self.lower_law(s, reverse), step), n) for s, n in own.attained]
-                found.append((lower_block(each, math.exp(PRECISION.log_tail)), cost))
+                laws = [(self.lower_law(s, reverse), n) for s, n in own.attained]
+                found.append((lower_block(laws, step, math.exp(PRECISION.log_tail)), cost))
         return tuple(found)
 
     def lattice(self, budget: int, reach: float, tilt: float = 0.0) -> Lattice:
