@@ -46,6 +46,8 @@ class Precision:
     upper bound and a second for the policy. As fine a lattice as this allows is used."""
     most_work: float = 2e9
     """Points of transforms that a calibration may take, about half a minute; one that would take more is refused."""
+    most_measured: float = 3e8
+    """The same for one direction of a measurement, whose policy takes twice as long again: 20 seconds."""
     most_points: int = 400_000
     """Beyond so many lattice points even the coarsest lattice is refused."""
     deep: float = 1e-7
@@ -149,7 +151,7 @@ class Menu:
             raise UnsupportedError(
                 f"The privacy losses of the menu's steps differ too much: a lattice fine enough for the smallest of "
                 f"them ({deviation:.2g}) would need {span / step:.0f} points. Leave out the step with the most noise, "
-                "or put several of such steps into one block."
+                "or put several of such steps into one block (steps = 100)."
             )
         return Lattice(step, math.floor(low / step), math.ceil(high / step), tilt)
 
@@ -161,6 +163,19 @@ class Menu:
                 f"The recursion over the remaining budget would take {budget} levels of {levels.length} points, "
                 f"{work / PRECISION.most_work:.0f} times as long as is tried: that many steps fit the target. Use a "
                 "larger sample rate with fewer steps, or PrivacyFilter(..., rule='renyi'), which allows less."
+            )
+
+    def check_measured(self, lattice: Lattice, reverse: bool, budget: int) -> None:
+        """Refuse a measurement that would take minutes, before it begins."""
+        levels = self.upper_levels(lattice, reverse)
+        work = float(levels.length) * budget * len(self.steps)
+        if work > PRECISION.most_measured:
+            size = max(2, math.ceil(budget / min(self.costs) / 1000))
+            raise UnsupportedError(
+                f"The recursion over the remaining budget would take {budget} levels of {levels.length} points, "
+                f"{work / PRECISION.most_measured:.2g} times as long as is tried. Put several steps into one block of "
+                f"the menu (steps = {size}, the same costs, and a budget of {budget // size}): a block is paid when "
+                "its first step is taken. PrivacyFilter and `calipers calibrate` choose such blocks by themselves."
             )
 
     def deviation(self, budget: int, reverse: bool) -> float:
@@ -239,6 +254,7 @@ class Solver:
     def _direction(self, depth: float, reverse: bool) -> tuple[FloatArray, FloatArray]:
         reach, tilt = self.menu.reach(self.budget, depth, reverse), self.menu.tilt(self.budget, depth, reverse)
         lattice = self.menu.lattice(self.budget, reach, tilt)
+        self.menu.check_measured(lattice, reverse, self.budget)
         levels = self.menu.upper_levels(lattice, reverse)
         for _ in range(self.budget):
             levels.advance()
@@ -257,6 +273,7 @@ class Solver:
         for reverse in self.menu.directions:
             tilt = self.menu.tilt(self.budget, depth, reverse)
             lattice = self.menu.lattice(self.budget, self.menu.reach(self.budget, depth, reverse), tilt)
+            self.menu.check_measured(lattice, reverse, self.budget)
             kernels, costs = zip(*self.menu.lower_kernels(lattice.step, reverse), strict=True)
             levels = PolicyLevels(kernels, costs, lattice)
             for _ in range(self.budget):
