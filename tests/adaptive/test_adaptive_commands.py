@@ -60,8 +60,8 @@ def test_calibrated_costs_and_budget_are_measured_within_the_target(menu, tmp_pa
     assert code == 0, text
     page = (tmp_path / "report.html").read_text()
     assert "Privacy of an adaptive run" in page
-    assert "bracket closed" in page
-    assert "bracket is open" not in page
+    assert "bounds agree" in page
+    assert "bounds do not meet" not in page
     assert "stated guarantee" not in page
 
 
