@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BLOCKS = (
     "Thousands of steps fit the target: each step of the menu above is a block of several, and is paid when its "
-    "first is taken. Kinds may alternate step by step; a block that was begun stays paid."
+    "first is taken; the table counts single ones. Kinds may alternate step by step; a block that was begun stays paid."
 )
 
 
