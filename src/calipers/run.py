@@ -325,8 +325,8 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     refuse_event(runs)
     if hasattr(runs, "menu"):
         raise InputError(
-            "Expected a Run, or several in a list, got an adaptive run: certificates and everything else but `measure` "
-            "are about runs that were fixed in advance."
+            "Expected a Run, or several in a list, got an adaptive run: everything but `measure` and `certify` is "
+            "about runs that were fixed in advance."
         )
     if isinstance(runs, (str, os.PathLike, Mapping)) or not isinstance(runs, (Run, Iterable)):
         raise InputError(
@@ -381,8 +381,8 @@ def load_runs(
     try:
         if "step" in record:
             raise InputError(
-                "It describes an adaptive run (a menu of [[step]] tables). `calipers measure` and `calipers calibrate` "
-                "read it; certificates and everything else are about runs that were fixed in advance."
+                "It describes an adaptive run (a menu of [[step]] tables). `calipers measure`, `calibrate` and "
+                "`certify` read it; everything else is about runs that were fixed in advance."
             )
         for key in record:
             known(key, (*KEYS, "phase", "calipers", *beside))

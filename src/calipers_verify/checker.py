@@ -1,7 +1,8 @@
 """What a certificate claims, and whether it is so.
 
     {"format": "calipers-certificate", "version": 5,
-     "run": {"adjacency": ..., "phases": [...]},          exact rationals; what was executed
+     "run": {"adjacency": ..., "phases": [...]},          exact rationals; what was executed, or for steps that were
+                                                          chosen while it ran {..., "menu": [...], "budget": ...}
      "claims": [{"jaw": "upper", ...}, {"jaw": "lower", ...}],
      "made_by": ..., "digest": ...}
 
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 
 from flint import arb, ctx
 
-from calipers_verify import attacks, laws, wording
+from calipers_verify import adaptive, attacks, laws, wording
 from calipers_verify.calls import PRECISION, ball, gaussian
 from calipers_verify.neighbors import CUT, Neighbors, neighbors_of
 from calipers_verify.reading import MOST_BYTES, Chosen, Refused, Unproven, digest, parsed, read, spend
@@ -45,6 +46,10 @@ LOWER = {**NUMBERS, "direction": set(DIRECTIONS), "attack": ("fixed-batches", at
 CLAIMS = [Chosen("jaw", {"upper": UPPER, "lower": LOWER}), 1, 4]
 ENDS = {"made_by": 200, "digest": 64}
 CERTIFICATE = {"format": {FORMAT}, "version": range(VERSION, VERSION + 1), "run": RUN, "claims": CLAIMS} | ENDS
+MENU = {"adjacency": {*RUN["adjacency"], "own"}, "menu": [adaptive.CHOICE, 1, 64], "budget": range(1, 10**7 + 1)}
+CHOSEN = {**adaptive.WINDOW, "steps": [PROOF, 1, 64]}
+CHOICES = {**NUMBERS, "direction": {"both"}, "proof": ("fixed-batches", [CHOSEN, 1, 2])}
+ADAPTIVE = {**CERTIFICATE, "run": MENU, "claims": [Chosen("jaw", {"upper": CHOICES}), 1, 4]}
 
 
 class Claim(NamedTuple):
@@ -100,9 +105,15 @@ def _verdict(record: Any) -> Verdict:
         before = " (before, add-remove of shuffled or fixed batches meant a record zeroed out)"
         raise Refused(f"it is not a {FORMAT} of version {VERSION}: certify the run again{before}")
     spend(0, anew=True)
-    _, _, run, claims, _, seal = read(record, CERTIFICATE, "a certificate")
+    is_menu = isinstance(record.get("run"), dict) and "menu" in record["run"]
+    _, _, run, claims, _, seal = read(record, ADAPTIVE if is_menu else CERTIFICATE, "a certificate")
     if seal != digest(record):
         raise Refused("its digest is not that of its content: it was damaged or altered")
+    if is_menu:
+        known = all(claim[-1] == "fixed-batches" for claim in claims)
+        return Verdict(
+            record["run"], tuple(_chosen(claim, run) for claim in claims), wording.menu_scope(*run, known=known)
+        )
     pairs, neighbors = pairs_of(run), neighbors_of(*run)
     try:
         found = tuple(_checked(claim, pairs, run[1], neighbors) for claim in claims)
@@ -141,6 +152,46 @@ def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], run: tuple[Any, .
         raise Unproven(f"what is proven about the {jaw} bound is not the delta claimed for {neighbors.adjacency}")
     sentence = wording.sentence(jaw, epsilon, delta, direction, run, neighbors)
     return Claim(jaw, epsilon, delta, direction, sentence)
+
+
+def _chosen(claim: tuple[Any, ...], run: tuple[Any, ...]) -> Claim:
+    """The claim about a menu and a budget, or `Refused` unless it holds for every choice."""
+    jaw, epsilon, delta, direction, evidence = claim
+    _, menu, budget = run
+    steps, costs = menu_steps(run), [cost for cost, _ in menu]
+    if evidence == "fixed-batches":
+        found = [gaussian(adaptive.known_batches(steps, costs, budget), ball(epsilon))]
+    else:
+        curves = menu_curves(evidence, steps, costs, budget, delta)
+        found = [curve.delta(epsilon) for curve in curves]
+    if not all(value <= ball(delta) for value in found):
+        raise Unproven("what is proven about the upper bound of all choices is not the delta claimed")
+    return Claim(jaw, epsilon, delta, direction, wording.menu_sentence(epsilon, delta, *run))
+
+
+def menu_steps(run: tuple[Any, ...]) -> list[list[Phase]]:
+    """What each step of the menu shows, as factors of a product."""
+    adjacency, menu, _ = run
+    sampled = tuple(step for _, step in menu if step[0] != "gaussian")
+    if (adjacency == "own") == bool(sampled):
+        raise Refused("adjacency should be own for Gaussian releases alone, and be named where batches are drawn")
+    neighbors = neighbors_of(adjacency, sampled)
+    releases = {step: [Phase("dealt", step[2], 1 / step[1] ** 2, False)] for _, step in menu if step[0] == "gaussian"}
+    return [releases[step] if step in releases else phases_of(step, neighbors)[0] for _, step in menu]
+
+
+def menu_curves(
+    proofs: Any, steps: list[list[Phase]], costs: list[int], budget: int, delta: Fraction
+) -> list[adaptive.Curve]:
+    """Bounds for all policies, for each direction: one where every step replaces the record, else both."""
+    ways = (False,) if all(phases[0].replaced for phases in steps) else (False, True)
+    if len(proofs) != len(ways) or any(len(proof) != len(steps) for _, _, proof in proofs):
+        raise Refused(f"proof should have {len(ways)} entries, one for each direction, with all steps of the menu")
+    dust, found = dust_of(delta) * min(costs) // budget, []
+    for (first, last, records), back in zip(proofs, ways, strict=True):
+        proven = [proven_law(one, phases, back, dust) for one, phases in zip(records, steps, strict=True)]
+        found.append(adaptive.all_policies(proven, costs, budget, (first, last)))
+    return found
 
 
 def dust_of(delta: Fraction) -> int:

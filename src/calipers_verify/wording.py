@@ -9,13 +9,23 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from calipers_verify.neighbors import CUT, Neighbors, cut
+from calipers_verify.neighbors import CUT, Neighbors, cut, neighbors_of
 
 Record = tuple[Any, ...]
 CONDITIONS = (
     "noise, rate and number of steps were fixed in advance, whatever was seen in between (a run that was stopped early "
     "has the number of the longest run that was possible); clipped gradients have norm at most 1 and the noise is "
     "Gaussian with the noise multiplier as deviation, in units of the clipping norm"
+)
+CHOSEN = (
+    "menu, costs and budget were fixed in advance; each step, and when to stop, was chosen by what had been released "
+    "and by nothing else of the data; every step draws its batches afresh; clipped gradients have norm at most 1 and "
+    "the noise is Gaussian with the noise multiplier as deviation, in units of the clipping norm"
+)
+POLICIES = "the recursion over the remaining budget: what dominates every step bounds every choice (docs/adaptive)"
+GAUSSIANS = (
+    "Gaussian releases chosen one after the other show no more than one whose mu^2 is the largest sum of their mu^2 "
+    "(docs/adaptive)"
 )
 SAME_FOR_BOTH = "divisor, learning rate and schedule do not depend on dataset_size or on the size of the last batch"
 WORST = (
@@ -36,6 +46,7 @@ TRUSTED = {
     "poisson": "the theorem of a record drawn into a step with probability q (docs/mathematics)",
     "poisson-realized": "the theorem of size and sum under Poisson sampling (docs/normalization)",
     "poisson-moving": "the theorem of a rate that moves: Poisson step times batch size (docs/normalization)",
+    "gaussian": "one Gaussian release: a shift of 1 in units of its deviation",
     "deterministic": "known batches compose to one Gaussian (docs/mathematics)",
     "balls-and-bins": HIDDEN,
     "isolated": HIDDEN,
@@ -67,6 +78,8 @@ def phase_words(record: Record) -> str:
     """One phase: sampler, sizes, how long, noise."""
     sampler, sigma, *own, count = record
     match sampler, *own:
+        case ("gaussian",):
+            said = "Gaussian releases that one record shifts by at most 1, unsampled"
         case "poisson", rate:
             said = f"Poisson sampling at the public rate {decimal(rate)}"
         case "poisson-realized", size, rate:
@@ -82,7 +95,7 @@ def phase_words(record: Record) -> str:
             short = f"the last batch of {counted(rest, 'record')} kept" if rest else "no shorter last batch, keep"
             dropped = f"the last {counted(rest, 'record')} dropped" if rest else "no remainder to drop"
             said += short if last == "keep" else dropped
-    length = counted(count, "step" if sampler.startswith("poisson") else "epoch")
+    length = counted(count, "step" if sampler.startswith(("poisson", "gaussian")) else "epoch")
     return f"{said}, {length}, noise multiplier {decimal(sigma)}"
 
 
@@ -98,6 +111,8 @@ def run_words(phases: tuple[Record, ...]) -> str:
 def neighbor_words(neighbors: Neighbors) -> str:
     """The neighboring datasets, named."""
     adjacency, size, others = neighbors
+    if adjacency == "own":
+        return "any two datasets between which every release shifts by at most 1"
     if adjacency == "substitute":
         return "replacing one record (substitute)"
     if adjacency == "zero-out":
@@ -176,3 +191,31 @@ def scope(phases: tuple[Record, ...], neighbors: Neighbors, known: bool) -> tupl
         f"conditions: {conditions}",
         *(f"trusted: {each}" for each in dict.fromkeys(trusted(phases, neighbors, known))),
     )
+
+
+def menu_words(menu: tuple[Record, ...], budget: int) -> str:
+    """What could be chosen, and how much of it."""
+    choices = "; ".join(f"for {counted(cost, 'unit')} {phase_words(step)}" for cost, step in menu)
+    return f"steps chosen while it ran, {counted(budget, 'unit')} of budget spent at most: {choices}"
+
+
+def menu_sentence(epsilon: Fraction, delta: Fraction, adjacency: str, menu: tuple[Record, ...], budget: int) -> str:
+    """A claim about every choice, for whoever reads nothing else."""
+    pair = f"epsilon = {decimal(epsilon)} and delta = {decimal(delta)}"
+    where = neighbor_words(_menu_neighbors(adjacency, menu))
+    return (
+        f"Whatever was chosen, the run is differentially private with {pair}, for {where}, both directions: "
+        f"{menu_words(menu, budget)}."
+    )
+
+
+def menu_scope(adjacency: str, menu: tuple[Record, ...], budget: int, *, known: bool) -> tuple[str, ...]:
+    """The lines that a verdict about a menu is printed with; known: fixed batches were enough."""
+    steps, neighbors = tuple(step for _, step in menu), _menu_neighbors(adjacency, menu)
+    _, *lines = scope(steps, neighbors, known)
+    own = [line.replace(CONDITIONS, CHOSEN) for line in lines if line != f"trusted: {COMPOSED}"]
+    return (f"run: {menu_words(menu, budget)}", *own, f"trusted: {GAUSSIANS if known else POLICIES}")
+
+
+def _menu_neighbors(adjacency: str, menu: tuple[Record, ...]) -> Neighbors:
+    return neighbors_of(adjacency, tuple(step for _, step in menu if step[0] != "gaussian"))

@@ -15,7 +15,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from drivers.certified_runs import wide_cells
 
+from calipers.adaptive import AdaptiveRun
 from calipers.certificates import Certificate, certify
+from calipers.mechanisms import gaussian
 from calipers.run import Run
 from calipers_verify.reading import digest
 
@@ -65,6 +67,14 @@ def removed() -> Certificate:
     keys = {"dataset_size": 43, "batch_size": 10, "epochs": 2, "noise_multiplier": 8.0, "adjacency": "add-remove"}
     with wide_cells():
         return certify(Run(**keys, sampler="shuffle", last_batch="drop"), delta=1e-3)
+
+
+@pytest.fixture(scope="session")
+def chosen() -> Certificate:
+    """A menu of a block of Poisson steps and a Gaussian release."""
+    menu = [Run(sample_rate=0.1, steps=4, noise_multiplier=2.0), gaussian(0.125)]
+    with wide_cells():
+        return certify(AdaptiveRun(menu, [2, 1], 4), delta=1e-3)
 
 
 @pytest.fixture(scope="session")

@@ -417,7 +417,7 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
     return not isinstance(value, int) or value >= schema.get("minimum", value)
 
 
-@pytest.mark.parametrize("kind", ["small", "hidden", "moving", pytest.param("kept", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["small", "hidden", "moving", "chosen", pytest.param("kept", marks=pytest.mark.slow)])
 def test_certificates_keep_to_their_schema(kind: str, request: pytest.FixtureRequest) -> None:
     """Every key and kind of value; a key more, a key less or a float is no certificate."""
     schema = json.loads((ROOT / "docs" / "reference" / "certificate.schema.json").read_text("utf-8"))

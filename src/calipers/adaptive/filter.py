@@ -18,7 +18,7 @@ from calipers.adaptive.costs import equal_shares, steps_alone
 from calipers.adaptive.rules import SAID, Rule, budgets, choose_rule
 from calipers.adaptive.run import AdaptiveRun, checked_menu, described_step
 from calipers.adaptive.state import Counts, FileState, MemoryState
-from calipers.adaptive.steps import Step, step_pairs
+from calipers.adaptive.steps import Step, block_of, step_pairs
 from calipers.citations import implements
 from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
 from calipers.errors import CalipersError, InputError
@@ -95,6 +95,16 @@ def _covers(known: Run, step: Run) -> bool:
         return False
     alike = step.replace(noise_multiplier=known.noise_multiplier)
     return alike == known or step_pairs("menu", known).dominating == step_pairs("taken", alike).dominating
+
+
+def run_of(menu: Mapping[str, Step], rule: Rule) -> AdaptiveRun | None:
+    """The adaptive run whose budget a menu filter watches; None where a block of steps has no description."""
+    sizes = rule.blocks or (1,) * len(menu)
+    blocks = {name: block_of(step, size) for (name, step), size in zip(menu.items(), sizes, strict=True)}
+    known = {name: block for name, block in blocks.items() if block is not None}
+    if len(known) < len(menu):
+        return None
+    return AdaptiveRun(known, [int(cost) for cost in rule.costs], int(rule.budget))
 
 
 class PrivacyFilter(_Spending):
@@ -174,11 +184,11 @@ class PrivacyFilter(_Spending):
 
     @property
     def adaptive_run(self) -> AdaptiveRun | None:
-        """The run that the menu filter admits, to be measured from both sides; None for the other filters."""
-        if self.rule.kind != "menu":
-            return None
-        costs = [int(cost) for cost in self.rule.costs]
-        return AdaptiveRun(self.menu, costs, int(self.rule.budget))
+        """The run that the menu filter admits, to be measured from both sides; None for the other filters.
+
+        Steps that are paid in blocks are blocks there.
+        """
+        return None if self.rule.kind != "menu" else run_of(self.menu, self.rule)
 
     def report(self) -> str:
         """Which filter it is, what it allows against a schedule fixed in advance, and what is left."""
@@ -188,8 +198,10 @@ class PrivacyFilter(_Spending):
         empty = (0,) * len(self.menu)
         for place, (name, step) in enumerate(self.menu.items()):
             allowed, fixed = self.rule.further(empty, place), self.rule.alone[place]
+            size = self.rule.blocks[place] if self.rule.blocks else 1
+            paid = f"; paid in blocks of {size}" if size > 1 else ""
             share = f"{100.0 * self.rule.shares[place]:.0f} % of about {fixed} with a length fixed in advance"
-            lines.append(f"  {name}: {described_step(step)}; alone at most {allowed} ({share}); ")
+            lines.append(f"  {name}: {described_step(step)}; alone at most {allowed} ({share}){paid}; ")
             lines[-1] += f"spent {spent[name]}, left {remaining[name]}"
         return "\n".join(lines)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.adaptive.costs import equal_shares, steps_alone
+from calipers.adaptive.costs import block_sizes, equal_shares, steps_alone
 from calipers.adaptive.solver import Menu
-from calipers.adaptive.steps import StepPairs
+from calipers.adaptive.steps import StepPairs, repeated
 from calipers.citations import implements
 from calipers.curves.renyi import epsilon_from_rdp
 from calipers.errors import CertificationError, InputError, UnsupportedError
@@ -43,6 +43,7 @@ _ROOM = 1.0 - 1e-12
 class Rule:
     """A cost for every step and a budget; `kind` is one of `RULES`, `order` that of Renyi divergences.
 
+    `blocks`: how many steps of each kind one cost pays for (empty: one); a block that was begun is paid whole.
     `alone`: how many steps of each kind alone meet the target if their number is fixed in advance (about).
     """
 
@@ -51,21 +52,33 @@ class Rule:
     budget: float
     alone: tuple[int, ...]
     order: float | None = None
+    blocks: tuple[int, ...] = ()
+
+    def _paid(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """How many costs of each kind so many steps take."""
+        return tuple(-(-count // size) for count, size in zip(counts, self.blocks or (1,) * len(counts), strict=True))
 
     def fits(self, counts: tuple[int, ...]) -> bool:
         """Whether so many steps of each kind are within the budget."""
         if self.kind == "menu":
-            return sum(count * int(cost) for count, cost in zip(counts, self.costs, strict=True)) <= self.budget
+            paid = self._paid(counts)
+            return sum(count * int(cost) for count, cost in zip(paid, self.costs, strict=True)) <= self.budget
         total = math.fsum(count * cost for count, cost in zip(counts, self.costs, strict=True))
         return total <= self.budget * _ROOM
 
     def further(self, counts: tuple[int, ...], place: int) -> int:
         """How many more steps of one kind fit."""
-        room = self.budget - math.fsum(count * cost for count, cost in zip(counts, self.costs, strict=True))
+        paid, size = self._paid(counts), self.blocks[place] if self.blocks else 1
+        room = self.budget - math.fsum(count * cost for count, cost in zip(paid, self.costs, strict=True))
         number = max(0, math.floor(room / self.costs[place])) + 1
-        while number and not self.fits(tuple(c + number * (i == place) for i, c in enumerate(counts))):
+        begun = -counts[place] % size  # what is left of the block that was paid last
+
+        def fit(more: int) -> bool:
+            return self.fits(tuple(c + more * (i == place) for i, c in enumerate(counts)))
+
+        while number and not fit(begun + number * size):
             number -= 1
-        return number
+        return begun + number * size if fit(begun) else 0
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -81,15 +94,18 @@ class Rule:
             "budget": self.budget,
             "alone": list(self.alone),
             "order": self.order,
+            "blocks": list(self.blocks),
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Rule:
         """The rule that was written."""
-        costs, alone = record["costs"], record["alone"]
+        costs, alone, blocks = record["costs"], record["alone"], record.get("blocks", [])
         assert isinstance(costs, list)
         assert isinstance(alone, list)
-        return cls(str(record["kind"]), tuple(costs), record["budget"], tuple(alone), record["order"])  # type: ignore[arg-type]  # written by to_dict
+        assert isinstance(blocks, list)
+        head = str(record["kind"]), tuple(costs), record["budget"], tuple(alone), record["order"]
+        return cls(*head, tuple(blocks))  # type: ignore[arg-type]  # written by to_dict
 
 
 def choose_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, kind: str | None = None) -> Rule:
@@ -156,9 +172,17 @@ def menu_rule(
     costs: tuple[int, ...] = (),
     progress: Progress = lambda done, most: None,
 ) -> Rule:
-    """The largest budget for which the certified recursion is within (epsilon, delta), by default at equal shares."""
-    costs = costs or equal_shares(alone)
-    return Rule("menu", costs, budgets(pairs, costs, [(epsilon, delta)], alone, progress)[0], alone)
+    """The largest budget for which the certified recursion is within (epsilon, delta), by default at equal shares.
+
+    Steps paid in blocks are bounded by the recursion over blocks: whoever sees a whole block when its first step is
+    paid can play everything that steps taken later, one by one, would show.
+    """
+    blocks = (1,) * len(alone) if costs else block_sizes(alone)
+    pairs = tuple(repeated(pair, size) for pair, size in zip(pairs, blocks, strict=True))
+    within = tuple(number // size for number, size in zip(alone, blocks, strict=True))
+    costs = costs or equal_shares(within)
+    budget = budgets(pairs, costs, [(epsilon, delta)], within, progress)[0]
+    return Rule("menu", costs, budget, alone, blocks=blocks if max(blocks) > 1 else ())
 
 
 def budgets(

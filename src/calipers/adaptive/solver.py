@@ -16,10 +16,7 @@ from calipers.adaptive.kernel import (
     LowerKernel,
     UpperKernel,
     lower_block,
-    lower_kernel,
-    trimmed,
     upper_block,
-    upper_kernel,
 )
 from calipers.adaptive.recursion import Lattice, PolicyLevels, UpperLevels
 from calipers.adaptive.steps import StepPairs
@@ -49,6 +46,8 @@ class Precision:
     upper bound and a second for the policy. As fine a lattice as this allows is used."""
     most_work: float = 2e9
     """Points of transforms that a calibration may take, about half a minute; one that would take more is refused."""
+    most_measured: float = 3e8
+    """The same for one direction of a measurement, whose policy takes twice as long again: 20 seconds."""
     most_points: int = 400_000
     """Beyond so many lattice points even the coarsest lattice is refused."""
     deep: float = 1e-7
@@ -61,16 +60,15 @@ _TILTS = np.geomspace(0.1, 200.0, 60)
 
 @dataclass(frozen=True)
 class _Loss:
-    """Variance of a step's privacy loss under P, in so many factors, and a loss that it rarely exceeds."""
+    """Variance of a step's privacy loss under P, and a loss that one of its factors rarely exceeds."""
 
     variance: float
-    factors: int
     far: float
 
     @property
     def deviation(self) -> float:
-        """Of one factor."""
-        return math.sqrt(self.variance / self.factors)
+        """Of the step."""
+        return math.sqrt(self.variance)
 
 
 def _loss(laws: Sequence[tuple[Law, int]]) -> _Loss:
@@ -79,7 +77,7 @@ def _loss(laws: Sequence[tuple[Law, int]]) -> _Loss:
         variance += count * law.cumulants(1.0)[2]
         tail = np.cumsum(np.exp(law.log_p[::-1]))[::-1]
         far = max(far, float(np.max(law.log_ratio[tail > 1e-12], initial=0.0)))
-    return _Loss(variance, sum(count for _, count in laws), far)
+    return _Loss(variance, far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +124,9 @@ class Menu:
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             for factors in own.dominating:
-                each = [(upper_kernel(self.upper_law(s, reverse), step), n) for s, n in factors]
-                found.append((trimmed(upper_block(each, math.exp(PRECISION.log_tail)), least), cost))
+                laws = [(self.upper_law(s, reverse), n) for s, n in factors]
+                small = math.exp(PRECISION.log_tail) if sum(n for _, n in laws) > 1 else 0.0
+                found.append((upper_block(laws, step, max(least, small)), cost))
         return tuple(found)
 
     @kept
@@ -136,8 +135,8 @@ class Menu:
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             if own.attained:
-                each = [(lower_kernel(self.lower_law(s, reverse), step), n) for s, n in own.attained]
-                found.append((lower_block(each, math.exp(PRECISION.log_tail)), cost))
+                laws = [(self.lower_law(s, reverse), n) for s, n in own.attained]
+                found.append((lower_block(laws, step, math.exp(PRECISION.log_tail)), cost))
         return tuple(found)
 
     def lattice(self, budget: int, reach: float, tilt: float = 0.0) -> Lattice:
@@ -152,7 +151,7 @@ class Menu:
             raise UnsupportedError(
                 f"The privacy losses of the menu's steps differ too much: a lattice fine enough for the smallest of "
                 f"them ({deviation:.2g}) would need {span / step:.0f} points. Leave out the step with the most noise, "
-                "or put several of such steps into one block."
+                "or put several of such steps into one block (steps = 100)."
             )
         return Lattice(step, math.floor(low / step), math.ceil(high / step), tilt)
 
@@ -164,6 +163,19 @@ class Menu:
                 f"The recursion over the remaining budget would take {budget} levels of {levels.length} points, "
                 f"{work / PRECISION.most_work:.0f} times as long as is tried: that many steps fit the target. Use a "
                 "larger sample rate with fewer steps, or PrivacyFilter(..., rule='renyi'), which allows less."
+            )
+
+    def check_measured(self, lattice: Lattice, reverse: bool, budget: int) -> None:
+        """Refuse a measurement that would take minutes, before it begins."""
+        levels = self.upper_levels(lattice, reverse)
+        work = float(levels.length) * budget * len(self.steps)
+        if work > PRECISION.most_measured:
+            size = max(2, math.ceil(budget / min(self.costs) / 1000))
+            raise UnsupportedError(
+                f"The recursion over the remaining budget would take {budget} levels of {levels.length} points, "
+                f"{work / PRECISION.most_measured:.2g} times as long as is tried. Put several steps into one block of "
+                f"the menu (steps = {size}, the same costs, and a budget of {budget // size}): a block is paid when "
+                "its first step is taken. PrivacyFilter and `calipers calibrate` choose such blocks by themselves."
             )
 
     def deviation(self, budget: int, reverse: bool) -> float:
@@ -242,6 +254,7 @@ class Solver:
     def _direction(self, depth: float, reverse: bool) -> tuple[FloatArray, FloatArray]:
         reach, tilt = self.menu.reach(self.budget, depth, reverse), self.menu.tilt(self.budget, depth, reverse)
         lattice = self.menu.lattice(self.budget, reach, tilt)
+        self.menu.check_measured(lattice, reverse, self.budget)
         levels = self.menu.upper_levels(lattice, reverse)
         for _ in range(self.budget):
             levels.advance()
@@ -260,6 +273,7 @@ class Solver:
         for reverse in self.menu.directions:
             tilt = self.menu.tilt(self.budget, depth, reverse)
             lattice = self.menu.lattice(self.budget, self.menu.reach(self.budget, depth, reverse), tilt)
+            self.menu.check_measured(lattice, reverse, self.budget)
             kernels, costs = zip(*self.menu.lower_kernels(lattice.step, reverse), strict=True)
             levels = PolicyLevels(kernels, costs, lattice)
             for _ in range(self.budget):

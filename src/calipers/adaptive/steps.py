@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from calipers.errors import InputError, UnsupportedError
@@ -62,6 +62,29 @@ class StepPairs:
         """Whether both directions of every pair are the same."""
         sources = [source for factors in (*self.dominating, self.attained) for source, _ in factors]
         return all(source.symmetric for source in sources)
+
+
+def repeated(pairs: StepPairs, times: int) -> StepPairs:
+    """A block of so many steps that are alike."""
+    if times == 1:
+        return pairs
+    return StepPairs(
+        tuple(tuple((source, count * times) for source, count in factors) for factors in pairs.dominating),
+        tuple((source, count * times) for source, count in pairs.attained),
+        None if pairs.shift is None else pairs.shift * math.sqrt(times) * (1.0 + _ROUNDED),
+        pairs.scene,
+    )
+
+
+def block_of(step: Step, times: int) -> Step | None:
+    """The block as a step of a menu; None where none describes it."""
+    if times == 1:
+        return step
+    if isinstance(step, Run):
+        return step.replace(epochs=step.epochs * times) if step.epochs else step.replace(steps=step.total_steps * times)
+    if isinstance(step, Guarantee) and step.rho is None:
+        return replace(step, times=step.times * times)
+    return None
 
 
 def step_pairs(name: str, step: Step) -> StepPairs:

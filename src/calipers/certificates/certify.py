@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calipers._version import __version__
+from calipers.adaptive.run import AdaptiveRun
 from calipers.bracket import Bracket
 from calipers.domains import Domain
 from calipers.errors import CertificationError, InputError, UnsupportedError
@@ -78,13 +79,15 @@ def needs_flint() -> None:
 
 
 def certify(
-    run: Run | Sequence[Run],
+    run: Run | Sequence[Run] | AdaptiveRun,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
     progress: Callable[[str], object] = lambda text: None,
 ) -> Certificate:
     """A certificate for the run at one epsilon or one delta: both bounds where an attack is known, else the upper one.
+
+    Of an adaptive run it is the upper bound over all choices within the budget.
 
     Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be
     had, and `CertificationError` where none could be found. progress: told what is being done.
@@ -98,14 +101,17 @@ def certify(
     needs_flint()
     from flint import ctx
 
+    from calipers.certificates.adaptive import menu_claim, menu_record
     from calipers.certificates.claims import claims_at_delta, claims_at_epsilon
     from calipers.certificates.exact import exact, run_record
     from calipers_verify import Refused
     from calipers_verify.calls import PRECISION
 
-    phases = as_phases(run)
-    record = run_record(phases)
-    measurement = measure(phases, tolerance=1e-2)
+    if isinstance(run, AdaptiveRun):
+        record, measurement = menu_record(run), run.measured()
+    else:
+        phases = as_phases(run)
+        record, measurement = run_record(phases), measure(phases, tolerance=1e-2)
     if delta is not None:
         likely = measurement.epsilon(delta)
     else:
@@ -113,7 +119,10 @@ def certify(
         likely = measurement.delta(epsilon)
     try:
         with ctx.workprec(PRECISION):
-            if delta is not None:
+            if isinstance(run, AdaptiveRun):
+                asked = None if epsilon is None else exact(epsilon), None if delta is None else exact(delta)
+                claims = [menu_claim(record, *asked, likely, progress)]
+            elif delta is not None:
                 claims = claims_at_delta(record, exact(delta), likely, progress)
             else:
                 assert epsilon is not None
@@ -188,8 +197,12 @@ def verify(path: str | os.PathLike[str]) -> Verdict:
         raise CertificationError(f"{os.fspath(path)} is refused: {reason}.") from reason
 
 
-def certified(measurement: Measurement, delta: float, path: str | os.PathLike[str]) -> tuple[Measurement, Certificate]:
+def certified(
+    measurement: Measurement, delta: float, path: str | os.PathLike[str], run: AdaptiveRun | None = None
+) -> tuple[Measurement, Certificate]:
     """Write a certificate of the measured run at delta; the measurement returned names it and its claims in its notes.
+
+    `run`: the adaptive run, where one was measured.
 
     What is certified may be a little wider than what is measured; the note says exactly what it is. Raises
     `UnsupportedError` where the measurement is about more than its run.
@@ -199,12 +212,12 @@ def certified(measurement: Measurement, delta: float, path: str | os.PathLike[st
             "No certificate can be had for a range of dataset sizes: a certificate states one; leave out the range, or "
             "measure it without one."
         )
-    if not measurement.runs:
+    if not measurement.runs and run is None:
         raise UnsupportedError(
             "No certificate can be had for what is not a run of DP-SGD steps: describe it as a run, or measure it "
             "without one."
         )
-    certificate = certify(measurement.runs, delta=delta)
+    certificate = certify(measurement.runs if run is None else run, delta=delta)
     certificate.save(path)
     name, digest = Path(path).name, certificate.record["digest"][:16]
     head = f"Certificate {name} (digest {digest}), to be checked with python -m calipers_verify."

@@ -54,7 +54,7 @@ def written(number: Fraction) -> str:
 
 def run_record(phases: tuple[Run, ...]) -> dict[str, object]:
     """The run of a certificate, or `UnsupportedError` with what is missing."""
-    return {"adjacency": phases[0].adjacency, "phases": [_phase(run) for run in phases]}
+    return {"adjacency": phases[0].adjacency, "phases": [phase_record(run) for run in phases]}
 
 
 def _refuse_unknown(run: Run) -> None:
@@ -66,7 +66,8 @@ def _refuse_unknown(run: Run) -> None:
             )
 
 
-def _phase(run: Run) -> dict[str, object]:
+def phase_record(run: Run) -> dict[str, object]:
+    """One phase of a run, or `UnsupportedError` with what is missing."""
     _refuse_unknown(run)
     if not NOISE[0] <= exact(run.noise_multiplier) <= NOISE[1]:
         low, high = map(float, NOISE)

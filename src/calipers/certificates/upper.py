@@ -57,7 +57,7 @@ class UpperProof:
         focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
         for number, (phases, back) in enumerate(directions(pairs), 1):
             say(f"proving the upper bound, distribution {number} of {len(directions(pairs))}")
-            record = _one_direction(phases, back, spacing, self.dust, focus, say)
+            record = one_direction(phases, back, spacing, self.dust, focus, say)
             self.laws.append(proven_law(read(record, PROOF, "a proof"), phases, back, self.dust))
             self.proof.append(record)
 
@@ -76,7 +76,7 @@ class UpperProof:
 
     def smallest_epsilon(self, delta: Fraction) -> Fraction:
         """The smallest epsilon of seven digits at which the proof gives delta."""
-        return _smallest(lambda epsilon: self.holds(epsilon, delta), 0.0, f"delta = {float(delta):g}")
+        return smallest(lambda epsilon: self.holds(epsilon, delta), 0.0, f"delta = {float(delta):g}")
 
     def smallest_delta(self, epsilon: Fraction) -> Fraction:
         """The smallest delta of seven digits at which the proof gives epsilon.
@@ -85,7 +85,7 @@ class UpperProof:
         cut here, since every cut adds to the bound.
         """
         for _ in range(_TRIES):
-            found = _smallest(lambda delta: self.holds(epsilon, delta), -280.0, f"epsilon = {float(epsilon):g}")
+            found = smallest(lambda delta: self.holds(epsilon, delta), -280.0, f"epsilon = {float(epsilon):g}")
             if dust_of(found) <= self.dust or self._fixed_hold(epsilon, found):
                 return found
             self._cut(dust_of(found * _MORE))
@@ -101,7 +101,7 @@ class UpperProof:
         ]
 
 
-def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str) -> Fraction:
+def smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str) -> Fraction:
     """The smallest number on the decimal grid that holds; deltas are searched for by their logarithm."""
     by_log = log10_least < 0.0
     if not by_log and holds(Fraction(0)):
@@ -122,9 +122,10 @@ def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str)
     return found
 
 
-def _one_direction(
+def one_direction(
     phases: list[Phase], back: bool, spacing: Fraction, dust: int, focus: Focus, say: Say
 ) -> dict[str, object]:
+    """The proof of one direction: for every phase a law that dominates a step or epoch of it."""
     factors = []
     for phase in phases:
         small = Fraction(dust, ONE) / phase.repeats

@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from calipers.reports.report import Report
 
 
+BLOCKS = (
+    "Thousands of steps fit the target: each step of the menu above is a block of several, and is paid when its "
+    "first is taken; the table counts single ones. Kinds may alternate step by step; a block that was begun stays paid."
+)
+
+
 def calibrate_menu(file: MenuFile, target: dict[str, float], tolerance: float, outlet: Outlet) -> None:
     """Find the largest budget whose upper bound over all policies meets epsilon at delta, and say it."""
     if set(target) != {"epsilon", "delta"}:
         raise InputError("The budget of a menu is calibrated to --epsilon with --delta; leave other targets out.")
+    from calipers.adaptive.filter import run_of
     from calipers.adaptive.rules import calibrated_rule
-    from calipers.adaptive.run import AdaptiveRun, load_menu
+    from calipers.adaptive.run import load_menu
     from calipers.adaptive.steps import step_pairs
 
     menu, costs, _ = load_menu(file.path)
@@ -34,7 +41,8 @@ def calibrate_menu(file: MenuFile, target: dict[str, float], tolerance: float, o
             tuple(costs.values()),
             lambda done, most: say(f"calibrating: budget {done:,} of about {most:,}"),
         )
-        run = AdaptiveRun(menu, [int(cost) for cost in rule.costs], int(rule.budget))
+        run = run_of(menu, rule)
+        assert run is not None  # a file describes runs and guarantees
 
     def record() -> str:
         from calipers.reports.records import to_document
@@ -80,6 +88,13 @@ def _document(run: AdaptiveRun, rule: Rule, target: dict[str, float]) -> Documen
         sections=(
             Section("The menu", (Table(caption, columns, rows),)),
             Section("The run, as a run file", (Code(run.to_toml()),)),
-            Section("Notes", (Items(CONDITIONS),)),
+            Section(
+                "Notes",
+                (
+                    Items(
+                        (*CONDITIONS, *([BLOCKS] if rule.blocks else [])),
+                    ),
+                ),
+            ),
         ),
     )

@@ -14,6 +14,7 @@ from calipers.reading import read_bounded
 from calipers.run import Run
 
 if TYPE_CHECKING:
+    from calipers.adaptive import AdaptiveRun
     from calipers_verify import Verdict
 
 MOST_BYTES = 1 << 30
@@ -21,23 +22,27 @@ MOST_BYTES = 1 << 30
 
 
 @click.command("certify", short_help="Write a certificate that anybody can check.")
-@run_options(optional=True)
+@run_options(optional=True, menus=True)
 @option("--delta", REAL, "Certify epsilon at this delta.")
 @option("--epsilon", REAL, "Certify delta at this epsilon.")
 @overwrite_option
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Where to write. [default: standard output]")
-def certify_command(runs: tuple[Run, ...], delta: float | None, epsilon: float | None, output: str | None) -> None:
+def certify_command(
+    runs: tuple[Run, ...] | AdaptiveRun, delta: float | None, epsilon: float | None, output: str | None
+) -> None:
     """Write a certificate of a run: a statement, and what a short independent program needs to check it.
 
     RUN is a run file, and options replace what it says; or describe the run by options, as for
     `calipers measure`. The certificate states
     the upper bound, and a lower bound where an attack shows one, at one --delta or one --epsilon, for the
     neighbors that the run names. It is checked before it is written. Needs the extra `verify` (python-flint).
+    Of a file with [[step]] tables (an adaptive run) it states the upper bound over all choices.
 
     \b
     Examples:
       calipers certify run.toml --delta 1e-5 -o run.cert.json
       calipers certify --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --epsilon 2 -o run.cert.json
+      calipers certify adaptive.toml --delta 1e-5 -o adaptive.cert.json
       calipers verify run.cert.json
     """
     if not runs:

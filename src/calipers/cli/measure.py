@@ -86,11 +86,14 @@ def measure_command(
     with patience(f"measuring {phases} phases" if phases > 1 else "measuring"):
         measurement = measured(runs, tolerance, dataset_size_range)
         if certificate is not None:
-            if not measurement.runs:
+            from calipers.adaptive import AdaptiveRun
+
+            menu = runs if isinstance(runs, AdaptiveRun) else None
+            if not measurement.runs and menu is None:
                 raise InputError("--certificate certifies a run; a stated guarantee has nothing to compute.")
             from calipers.certificates import certified
 
-            measurement, proof = certified(measurement, questions.deltas[0], certificate)
+            measurement, proof = certified(measurement, questions.deltas[0], certificate, menu)
             wrote(certificate)
         answers = answer(measurement, questions, with_relations=True)
 

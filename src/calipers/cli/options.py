@@ -13,7 +13,15 @@ import click
 from calipers.cli.failures import BY_OPTIONS, naming_options
 from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
-from calipers.cli.subjects import EventFile, MenuFile, Subject, subject_of, with_noisy_options, with_stated_options
+from calipers.cli.subjects import (
+    EventFile,
+    MenuFile,
+    Subject,
+    menu_of,
+    subject_of,
+    with_noisy_options,
+    with_stated_options,
+)
 from calipers.domains import TOLERANCE
 from calipers.errors import InputError
 from calipers.run import CHOICES, KEYS, Run, as_phases, load_runs
@@ -88,6 +96,7 @@ def run_options(
     stated: bool = False,
     noisy: bool = False,
     positional: bool = True,
+    menus: bool = False,
 ) -> Callable[[Command], Command]:
     """Add RUN, --run and the options that describe a run; the command gets `runs`, its phases.
 
@@ -95,6 +104,8 @@ def run_options(
 
     With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands. With
     `noisy`, the run may have correlated noise, be selected among several, or release more than the gradient.
+
+    With `menus`, the file may describe an adaptive run, and `runs` is that.
 
     `noise_default` stands in for a noise multiplier that the command is about to find. With `optional`, `runs` is
     empty when no run is described.
@@ -114,6 +125,8 @@ def run_options(
             subject: Subject | None = None
             if stated or noisy:
                 subject = subject_of(values, given, run_file, read, defaults, noisy=noisy)
+            elif menus and run_file is not None:
+                subject = menu_of(run_file, list(given))
             if subject is None:
                 subject = () if optional and run_file is None and not given else read()
             return command(runs=subject, **values)

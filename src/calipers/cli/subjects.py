@@ -113,7 +113,9 @@ def subject_of(
     names = (() if noisy else _NAMES, _MATRIX, _SELECT, _QUERIES)
     options = [_taken(values, group) for group in names]
     menu = (
-        None if run_file is None else _menu(run_file, noisy, [*given, *(name for group in options for name in group)])
+        None
+        if run_file is None
+        else menu_of(run_file, [*given, *(name for group in options for name in group)], to_calibrate=noisy)
     )
     found = menu or _subject(options, given, run_file, runs, defaults)
     if noisy and isinstance(found, Guarantee | EventFile):
@@ -121,7 +123,7 @@ def subject_of(
     return found
 
 
-def _menu(run_file: str, to_calibrate: bool, others: Sequence[str]) -> AdaptiveRun | MenuFile | None:
+def menu_of(run_file: str, others: Sequence[str], *, to_calibrate: bool = False) -> AdaptiveRun | MenuFile | None:
     """The adaptive run of a file with [[step]] tables; None for a file of another kind."""
     if run_file == STANDARD_INPUT or "step" not in read_toml(run_file):
         return None
@@ -248,7 +250,7 @@ def load_subject(name: str) -> Subject:
     if name.lower().endswith(".json"):
         return EventFile(name)
     return (
-        _menu(name, False, ())
+        menu_of(name, ())
         or _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, beside=keys), {})
         or load_runs(name)
     )
