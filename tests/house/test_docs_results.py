@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -26,13 +27,29 @@ from calipers.numerics.decimals import ceil_digits, floor_digits
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 MENUS = {
-    "0.8, 0.85, 0.9": ("883, 1274, 1696", "808, 1213, 1617", "0.92 to 0.95", "512, 805, 1081"),
-    "0.7, 0.8, 1.0": ("269, 883, 2623", "199, 665, 1995", "0.74 to 0.76", "67, 285, 765"),
-    "0.7, 0.74, 0.78, 0.82, 0.84": (
-        "269, 478, 738, 1035, 1193",
-        "213, 383, 639, 767, 959",
+    (0.01, 3, "0.8, 0.85, 0.9"): ("893, 1290, 1720", "808, 1213, 1617", "0.90 to 0.94", "512, 805, 1081"),
+    (0.01, 3, "0.7, 0.8, 1.0"): ("271, 893, 2659", "199, 665, 1995", "0.73 to 0.75", "67, 285, 765"),
+    (0.01, 3, "0.7, 0.74, 0.78, 0.82, 0.84"): (
+        "271, 482, 746, 1048, 1208",
+        "202, 365, 608, 912, 912",
         "0.74 to 0.87",
         "67, 150, 240, 329, 374",
+    ),
+    (0.001, 1, "0.8, 0.9"): ("16, 27", "16491, 27689", "15968, 26946", "0.97", "0, 6232"),
+    (0.001, 1, "0.6, 0.8, 1.0"): (
+        "1, 16, 40",
+        "237, 16491, 40272",
+        "177, 12288, 30720",
+        "0.75 to 0.76",
+        "0, 0, 17762",
+    ),
+    (0.0001, 0.2, "0.8, 0.9"): ("94, 150", "94582, 150320", "92214, 147150", "0.97 to 0.98", "none"),
+    (0.0001, 0.2, "0.6, 0.8, 1.0"): (
+        "4, 94, 215",
+        "4191, 94582, 215235",
+        "3268, 76798, 175655",
+        "0.78 to 0.82",
+        "none",
     ),
 }
 EPOCHS = {
@@ -46,18 +63,30 @@ EPOCHS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noises", MENUS)
-def test_what_a_menu_costs(noises: str) -> None:
+@pytest.mark.parametrize("asked", MENUS, ids=str)
+def test_what_a_menu_costs(asked: tuple[float, float, str]) -> None:
     """Steps of each kind alone: fixed in advance, by the menu filter and its share of that, by the Renyi filter."""
-    menu = {noise: cp.Run(sample_rate=0.01, steps=1, noise_multiplier=float(noise)) for noise in noises.split(", ")}
-    keeps = [cp.PrivacyFilter(menu, epsilon=3, delta=1e-5, rule=rule) for rule in ("menu", "renyi")]
-    by_menu, by_renyi = ([keep.remaining[noise] for noise in menu] for keep in keeps)
-    alone = keeps[0].rule.alone
-    shares = [chosen / fixed for chosen, fixed in zip(by_menu, alone, strict=True)]
-    counts = (", ".join(map(str, counted)) for counted in (alone, by_menu, by_renyi))
-    fixed, chosen, renyi = counts
-    assert (fixed, chosen, f"{min(shares):.2f} to {max(shares):.2f}", renyi) == MENUS[noises]
-    assert f"| {noises} | {' | '.join(MENUS[noises])} |" in (DOCS / "adaptive.md").read_text("utf-8")
+    rate, epsilon, noises = asked
+    menu = {noise: cp.Run(sample_rate=rate, steps=1, noise_multiplier=float(noise)) for noise in noises.split(", ")}
+
+    def written(numbers: Iterable[int]) -> str:
+        return ", ".join(map(str, numbers))
+
+    def allowed(rule: str) -> str:
+        try:
+            keep = cp.PrivacyFilter(menu, epsilon=epsilon, delta=1e-5, rule=rule)
+        except cp.CalipersError:
+            return "none"
+        return written(keep.remaining[noise] for noise in menu)
+
+    keep = cp.PrivacyFilter(menu, epsilon=epsilon, delta=1e-5, rule="menu")
+    chosen = [keep.remaining[noise] for noise in menu]
+    shares = sorted(f"{one / fixed:.2f}" for one, fixed in zip(chosen, keep.rule.alone, strict=True))
+    share = shares[0] if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}"
+    blocks = [written(keep.rule.blocks)] if rate < 0.01 else []
+    assert (*blocks, written(keep.rule.alone), written(chosen), share, allowed("renyi")) == MENUS[asked]
+    first = f"{rate:.4g}, {epsilon} | {noises}".replace("1e-04", "0.0001") if rate < 0.01 else noises
+    assert f"| {first} | {' | '.join(MENUS[asked])} |" in (DOCS / "adaptive.md").read_text("utf-8")
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """One run of a model by the rules of its layers, and one way back: what is written down meanwhile.
 
-Inside `torch.func.vmap` a layer is called with what stands for one record. `_All` steps outside: its rule for being
+Inside `torch.func.vmap` a layer is called with what stands for one record. `All` steps outside: its rule for being
 mapped is given the tensors of all records, runs the layer on them, and lets a *tap* see what comes back, also where no
 gradient would (at the first layer's output, of which nothing is kept). A layer that reads nothing of the record
 (positions) is run for every record, so that what comes back is not the sum over them.
