@@ -23,6 +23,7 @@ import math
 import re
 import statistics
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -149,17 +150,26 @@ def made(page: str) -> Iterator[str]:
     if page != "howto/train.md":
         return
     saved = json.loads((ROOT / "benchmarks" / "results" / "training.json").read_text("utf-8"))
-    of_compiled, spread = [], {}
+    of_compiled, spread, memory = [], [], defaultdict(list)
     for case in saved["cases"]:
-        stretches = {who: found["stretches"] for who, found in case["speeds"].items()}
-        speed = {who: statistics.median(found) for who, found in stretches.items()}
-        spread |= {(case["model"], who): (max(s) - min(s)) / speed[who] for who, s in stretches.items()}
-        cells = [f"{median:,.0f} ({median / speed['plain SGD']:.2f})" for median in speed.values()]
+        plain = case["speeds"]["plain SGD"]
+        speed, cells = {}, []
+        for who, found in case["speeds"].items():
+            if found["problem"]:
+                cells.append("fails")
+                continue
+            speed[who] = statistics.median(found["stretches"])
+            spread.append((max(found["stretches"]) - min(found["stretches"])) / speed[who])
+            memory[who].append(found["memory"] / plain["memory"])
+            cells.append(f"{speed[who]:,.0f} ({speed[who] / statistics.median(plain['stretches']):.2f})")
         yield f"| {case['model']}, {case['batch']:,} | {' | '.join(cells)} |"
         of_compiled.append(f"{speed['Calipers, poisson'] / speed['compiled SGD']:.2f}")
-    yield "reach {} (small CNN), {} (ResNet-18), {} (ViT-Tiny) and {} (Transformer-Tiny)".format(*of_compiled)
-    yield f"differed by up to {100 * max(spread.values()):.0f} percent"
-    yield f"plain SGD of ViT-Tiny differed by {100 * spread['vit-tiny', 'plain SGD']:.0f} percent"
+    names = "reach {} (small CNN), {} (ResNet-18), {} (ViT-Tiny), {} (Transformer-Tiny) and {} (Transformer-Base)"
+    yield names.format(*of_compiled)
+    yield f"differed by up to {100 * max(spread):.0f} percent"
+    held = {who: f"{min(found):.1f} to {max(found):.1f} times" for who, found in memory.items()}
+    yield f"{held['Calipers, shuffle']} for shuffled batches, {held['Calipers, poisson']} for Poisson batches"
+    yield f"{held['Opacus, Poisson']} for Opacus"
     cifar, cifar_long, news, news_long = (lost_points(*which) for which in LOST)
     yield f"loses {math.floor(min(cifar))} to {math.ceil(max(cifar))} points of accuracy after ten epochs"
     yield f"and {math.floor(min(cifar_long))} to {math.ceil(max(cifar_long))} after twenty-five"
