@@ -91,14 +91,14 @@ def test_rows_stand_beside_the_published_ones() -> None:
     for quantity, text in chosen.items():
         assert found[quantity].published.text == text
         assert found[quantity].basis == "estimate"
-    (run,) = (
-        run
+    accuracies = [
+        run["accuracy"]
         for run in trained_runs()
         if [run[name] for name in ("dataset", "batch_size", "epochs", "sampler", "regime")]
         == ["cifar10", 512, 25, "shuffle", "dp"]
-    )
+    ]
     row = found["CIFAR-10, B = 512, E = 25, shuffle, σ = 0.33"]
-    assert row.lower == row.upper == run["accuracy"] == pytest.approx(66.4)
+    assert (row.lower, row.upper) == (min(accuracies), max(accuracies)) == pytest.approx((66.24, 66.4))
     assert len(outcome.rows) == 4 * (len(published.TABLE_1_ACCURACIES) + len(published.TABLE_3_ACCURACIES))
 
 
