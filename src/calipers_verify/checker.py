@@ -102,7 +102,8 @@ def verify(data: bytes) -> Verdict:
 
 def _verdict(record: Any) -> Verdict:
     if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("version") != VERSION:
-        before = " (before, add-remove of shuffled or fixed batches meant a record zeroed out)"
+        older = isinstance(record, dict) and record.get("version") in (1, 2, 3)
+        before = " (before, add-remove of shuffled or fixed batches meant a record zeroed out)" if older else ""
         raise Refused(f"it is not a {FORMAT} of version {VERSION}: certify the run again{before}")
     spend(0, anew=True)
     is_menu = isinstance(record.get("run"), dict) and "menu" in record["run"]
