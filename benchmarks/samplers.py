@@ -11,10 +11,10 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
+from calipers.guarantee import Guarantee
+from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
 from calipers.mechanisms import NoiseMatrix, Patterns
 from calipers.run import Run
-from calipers.stated import Guarantee
 
 from .clock import best_of
 
@@ -63,7 +63,7 @@ TYPICAL: dict[str, Callable[[], object]] = {
         NoiseMatrix.of_toeplitz([1, 0.5, 0.25, 0.1], 2000), 1.0, Patterns(4), 0.01
     ),
     "tree, 2048 steps": lambda: CorrelatedNoise(NoiseMatrix.tree(2048), 10.0, Patterns(200)),
-    "adaptive clipping": lambda: Beside(_mnist(), (12.8,)),
+    "adaptive clipping": lambda: JointRelease(_mnist(), (12.8,)),
     "best of 10, geometric": lambda: Selection(_mnist(), 10.0),
     "best of 10, Poisson": lambda: Selection(_mnist(), 10.0, "poisson"),
     "a guarantee": lambda: Guarantee(epsilon=8.0, delta=1e-5),

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from calipers.errors import UnsupportedError as UnsupportedError
     from calipers.gate import Budget as Budget
     from calipers.gate import check as check
+    from calipers.guarantee import Guarantee as Guarantee
     from calipers.measure import Measurement as Measurement
     from calipers.measure import measure as measure
     from calipers.measure import worst_dataset_size as worst_dataset_size
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from calipers.reports.files import write_report as write_report
     from calipers.run import Run as Run
     from calipers.run import load_runs as load_runs
-    from calipers.stated import Guarantee as Guarantee
 
 _ROOMS = {
     "adaptive": "AdaptiveRun Odometer PrivacyFilter",
@@ -83,7 +83,7 @@ _ROOMS = {
     "reports.comparison": "Comparison compare",
     "reports.files": "write_report",
     "run": "Run load_runs",
-    "stated": "Guarantee",
+    "guarantee": "Guarantee",
 }
 _HOME = {name: f"calipers.{room}" for room, names in _ROOMS.items() for name in names.split()}
 if not TYPE_CHECKING:  # whoever checks types reads the imports above

@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass, field
 
 from calipers.citations import statement
+from calipers.display import NotebookDisplay, as_record
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import ceil_digits, directed, floor_digits
-from calipers.shown import Shown, as_record
 
 _FORMAT = re.compile(r"(?P<place>(?:.?[<>^])?[1-9]?[0-9]*)(?:\.(?P<digits>[0-9]{1,2})(?P<kind>[feg%]))?")
 
@@ -75,7 +75,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Bracket(Shown):
+class Bracket(NotebookDisplay):
     """lower <= truth <= upper, each end with its evidence."""
 
     lower: float

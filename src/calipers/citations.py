@@ -1,4 +1,4 @@
-"""The registry of sources and statements that license Calipers' numbers.
+"""The registry of sources and statements behind Calipers' numbers.
 
 They are data (`citations.json`): for every source who wrote it, and of every statement the place and what it says.
 Every function that returns a published number is decorated with `implements("source:place")`; `Evidence`, the docs, the

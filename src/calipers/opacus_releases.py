@@ -5,7 +5,7 @@ out (ASGM), its expected size N q (EASGM), or floor(N q) (FEASGM). All three dep
 table here says for each release how that was checked:
 
 - "read and run": the published wheel was read, and one step of it was run with known gradients;
-- "read": the wheel was read; it no longer imports beside a current PyTorch.
+- "read": the wheel was read; it no longer imports next to a current PyTorch.
 
 Both confirm Table 2, and not the paper's introduction, which counts 1.0-1.4 as EASGM. What the table
 does not say:
@@ -21,11 +21,11 @@ does not say:
 - Rounding: L' = L - 1 for L = 93, 99, 105, ... (N = 50,000, B = 128 samples at 1/391 and accounts at
   1/390), and int(N * (1/L')) loses one for N = 98, B = 2 and is zero for N = 49, B = 1.
 
-1.0.0-1.0.2 were run by `calipers probe` beside PyTorch 2.13, with N = 1000 and B = 100: Poisson batches at 1/10,
+1.0.0-1.0.2 were run by `calipers probe` next to PyTorch 2.13, with N = 1000 and B = 100: Poisson batches at 1/10,
 divisors 99, 100 and 91 at N = 999, 1000 and 1001. Their step fails on an empty batch there.
 
 A `Run` has one sample rate. Where the rate or the number of steps differs between N and its neighbors
-N - 1 and N + 1, no `Run` describes the pair, and `run_keys` refuses, unless told that the rate is to
+N - 1 and N + 1, no `Run` describes the pair, and `run_keys` refuses, unless given that the rate is to
 be read as a public constant.
 """
 

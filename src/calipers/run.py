@@ -33,6 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from calipers.display import NotebookDisplay
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.run_fields import RunFields
@@ -51,7 +52,6 @@ from calipers.run_keys import (
     whole,
 )
 from calipers.samplers import SAMPLERS, having, scheme_named, scheme_of
-from calipers.shown import Shown
 from calipers.synonyms import adjacency_named
 
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
@@ -80,7 +80,7 @@ RATE = Domain(2**-53, 1)
 
 @named_keys
 @dataclass(frozen=True, kw_only=True)
-class Run(RunFields, Shown):
+class Run(RunFields, NotebookDisplay):
     """What was executed, checked when it is built.
 
     Exactly one of `batch_size` (with `dataset_size`) and `sample_rate`, and exactly one of `steps`
@@ -340,7 +340,7 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
         refuse_event(phase)
         if not isinstance(phase, Run):
             raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
-    (phases,) = like_beside_like([phases])
+    (phases,) = with_one_adjacency([phases])
     for position, phase in enumerate(phases, start=1):
         for name in ("adjacency", "view", "dataset_size", "unit", "records_per_unit"):
             if getattr(phase, name) != getattr(phases[0], name):
@@ -351,7 +351,7 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     return phases
 
 
-def like_beside_like(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:
+def with_one_adjacency(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:
     """Several runs, those that name no adjacency with one that all of them have.
 
     It is the one that others name, if it is one; else add-remove if that is what all would have, and zero-out if not.
@@ -370,11 +370,11 @@ def like_beside_like(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ..
 
 
 def load_runs(
-    path: str | os.PathLike[str], *, defaults: Mapping[str, object] | None = None, beside: Sequence[str] = ()
+    path: str | os.PathLike[str], *, defaults: Mapping[str, object] | None = None, other_keys: Sequence[str] = ()
 ) -> tuple[Run, ...]:
     """The phases of a run file (one, when it has no `[[phase]]`), or `InputError` naming the file.
 
-    `defaults` fills keys that the file leaves out; keys named by `beside` are read by whoever names them.
+    `defaults` fills keys that the file leaves out; keys named by `other_keys` are read by whoever names them.
     """
     name = os.fspath(path)
     record = read_toml(name)
@@ -385,9 +385,9 @@ def load_runs(
                 "`certify` read it; everything else is about runs that were fixed in advance."
             )
         for key in record:
-            known(key, (*KEYS, "phase", "calipers", *beside))
+            known(key, (*KEYS, "phase", "calipers", *other_keys))
         # [calipers] is the budget of `calipers check`, which reads it for itself; it says nothing about the run.
-        described = {key: value for key, value in record.items() if key not in ("phase", "calipers", *beside)}
+        described = {key: value for key, value in record.items() if key not in ("phase", "calipers", *other_keys)}
         shared = overridden(dict(defaults or {}), described)
         return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
     except InputError as error:

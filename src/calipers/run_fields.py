@@ -59,7 +59,7 @@ class RunFields:
 
     @property
     def mean_rate(self) -> float:
-        """The share of the records that a step uses on average: what usual accounting calls the sampling rate."""
+        """The share of the records that a step uses on average: what standard accounting calls the sampling rate."""
         return self.rate / (self.cycle or 1)
 
     @property

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import claim_digits, floor_digits, nearest_digits
 from calipers.run import Run
 from calipers.samplers import scheme_of
-from calipers.stated import NEIGHBORS
 
 DIVISORS = {
     "none": "the noisy sum is not divided",

@@ -3,10 +3,10 @@
     python -m calipers_verify run.cert.json
 
 It depends on python-flint alone (whole numbers, polynomials and Arb balls) and imports nothing of `calipers`. Read it
-in this order: `rows` (whole numbers), `calls` (closed forms in balls), `laws` (domination, products, the read-off: the
-upper bound), `neighbors` (which datasets are compared), `steps`, `sums` and `shuffled` (what one step or epoch shows),
-`attacks` (the lower bound), `adaptive` (steps chosen while the run goes on), `reading`, `checker` and `wording` (the
-file, and what is said of it).
+in this order: `rows` (whole numbers), `stop_losses` (closed forms in balls), `pmfs` (domination, products, the
+read-off: the upper bound), `neighbors` (which datasets are compared), `steps`, `sums` and `shuffled` (what one step or
+epoch shows), `attacks` (the lower bound), `adaptive` (steps chosen while the run goes on), `reading`, `checker` and
+`wording` (the file, and what is said of it).
 """
 
 from __future__ import annotations

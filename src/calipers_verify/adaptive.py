@@ -5,12 +5,12 @@ next step of kind m, z = q/p of what it shows, the rest of the run is met at k z
 
     W_0(k) = (1 - k)+,    W_c(k) <= max(W_0(k), max over m with c_m <= c of E_P[W_(c - c_m)(k z)]).
 
-W_c is convex and decreasing in k with W_c(0) = 1, hence a mixture of a constant and of (1 - k/t)+ over t > 0. So a law
-that dominates step m (`calipers_verify.laws`, total mass at least 1) makes the expectation larger:
+W_c is convex and decreasing in k with W_c(0) = 1, hence a mixture of a constant and of (1 - k/t)+ over t > 0. So a PLD
+that dominates step m (`calipers_verify.pmfs`, total mass at least 1) makes the expectation larger:
 
     E_P[W(k z)] <= sum_i p_i W(k e^(-x_i)) + p_inf.
 
-On a lattice of log k that is the one of the laws this is a product of whole numbers for each level and step. All of
+On a lattice of log k that is the one of the PLDs this is a product of whole numbers for each level and step. All of
 them are rounded up; what lies outside the window [first, last] is bounded by the true W:
 
 - left of it by the chord from W(0) = 1 to the value at `first` (convex),
@@ -30,11 +30,11 @@ from typing import Any, NamedTuple
 
 from flint import arb, fmpz, fmpz_poly
 
-from calipers_verify.calls import ball
-from calipers_verify.laws import Law
+from calipers_verify.pmfs import LatticePmf
 from calipers_verify.reading import Chosen, Refused, spend
 from calipers_verify.shuffled import COUNT
 from calipers_verify.steps import CUT, NOISE, SAMPLERS, Phase
+from calipers_verify.stop_loss import ball
 
 BITS = 128
 UNIT = 1 << BITS
@@ -73,7 +73,7 @@ class Curve(NamedTuple):
 
 
 class _Kernel(NamedTuple):
-    """A law in 2^-128, rounded up."""
+    """A PLD in 2^-128, rounded up."""
 
     low: int
     high: int
@@ -82,17 +82,17 @@ class _Kernel(NamedTuple):
     cost: int
 
 
-def all_policies(laws: Sequence[Law], costs: Sequence[int], budget: int, window: tuple[int, int]) -> Curve:
+def all_policies(pmfs: Sequence[LatticePmf], costs: Sequence[int], budget: int, window: tuple[int, int]) -> Curve:
     """The recursion for all policies within the budget; what it will take is counted before it begins."""
     first, last = window
-    if len({law.spacing for law in laws}) > 1:
+    if len({pmf.spacing for pmf in pmfs}) > 1:
         raise Refused("the distributions of all steps should end on one lattice")
-    kernels = [_kernel(law, cost) for law, cost in zip(laws, costs, strict=True)]
+    kernels = [_kernel(pmf, cost) for pmf, cost in zip(pmfs, costs, strict=True)]
     below, above = max(0, *(k.high for k in kernels)), max(0, *(-k.low for k in kernels))
     size = last - first + 1
     whole, kept = size + below + above, min(budget, max(costs))
     spend(budget * sum(whole + k.high - k.low + 20 for k in kernels) + 5 * kept * whole)
-    step, start = ball(laws[0].spacing).exp(), ball(first * laws[0].spacing).exp()
+    step, start = ball(pmfs[0].spacing).exp(), ball(first * pmfs[0].spacing).exp()
     bottom = [max(fmpz(0), _up(1 - k)) for k in _powers(start, step, size)]
     falls = [-_up(-k) for k in _powers(1 / step, 1 / step, below)]
     past: deque[Any] = deque([_spread(bottom, falls, above)], maxlen=max(costs))
@@ -108,15 +108,15 @@ def all_policies(laws: Sequence[Law], costs: Sequence[int], budget: int, window:
                 values = [max(a, b + more) for a, b in zip(values, shown, strict=True)]
         values = [min(value, fmpz(UNIT)) for value in values]
         past.append(_spread(values, falls, above))
-    return Curve(laws[0].spacing, first, values)
+    return Curve(pmfs[0].spacing, first, values)
 
 
-def _kernel(law: Law, cost: int) -> _Kernel:
-    low, masses = law.row
+def _kernel(pmf: LatticePmf, cost: int) -> _Kernel:
+    low, masses = pmf.row
     if len(masses) > MOST_POINTS or abs(low) > MOST_POINTS or low + len(masses) > MOST_POINTS:
         raise Refused(f"a distribution reaches beyond {MOST_POINTS} places")
     rounded = [-(-mass // UNIT) for mass in masses]  # from 2^-256
-    return _Kernel(low, low + len(masses) - 1, fmpz_poly(rounded), -(-law.infinity // UNIT), cost)
+    return _Kernel(low, low + len(masses) - 1, fmpz_poly(rounded), -(-pmf.infinity // UNIT), cost)
 
 
 def _spread(values: list[Any], falls: list[Any], above: int) -> Any:

@@ -23,10 +23,10 @@ from typing import Any
 
 from flint import arb
 
-from calipers_verify.calls import ball, rounded_down, rounded_up, tail
 from calipers_verify.reading import Refused, spend
-from calipers_verify.rows import ONE, Row, composed, dense, halved, plus, product, window
+from calipers_verify.rows import ONE, Row, coarser, composed, dense, plus, product, window
 from calipers_verify.steps import Phase
+from calipers_verify.stop_loss import ball, rounded_down, rounded_up, tail
 
 MOST_CELLS, SCORE = 20_000, range(-(10**5), 10**5 + 1)
 FACTOR = {
@@ -120,7 +120,7 @@ def _cut(rows: Rows, dust: int) -> Rows:
 
 def _halved(rows: Rows) -> Rows:
     """Half of every score; a coin decides between the neighbors of an odd one."""
-    return [halved(row, bool(i % 2)) for i, row in enumerate(rows)]
+    return [coarser(row, bool(i % 2)) for i, row in enumerate(rows)]
 
 
 def delta_shown(rows: Rows, threshold: int, epsilon: Fraction) -> arb:

@@ -3,13 +3,13 @@
     {"format": "calipers-certificate", "version": 5,
      "run": {"adjacency": ..., "phases": [...]},          exact rationals; what was executed, or for steps that were
                                                           chosen while it ran {..., "menu": [...], "budget": ...}
-     "claims": [{"jaw": "upper", ...}, {"jaw": "lower", ...}],
+     "claims": [{"bound": "upper", ...}, {"bound": "lower", ...}],
      "made_by": ..., "digest": ...}
 
 An upper claim says that the run is (epsilon, delta)-differentially private for the neighbors named (in the isolated
 view: that it shows no more to an adversary who knows nothing of the others), a lower one that an attack shows it is
 not so for any smaller delta. `verify` recomputes everything that a claim rests on from the run; the file only
-supplies laws to be checked, cells of tests, and how finely to compute.
+supplies PLDs to be checked, cells of tests, and how finely to compute.
 
 Version 4: add-remove of batches of a fixed size means that a record is really added or removed, and a fixed order
 states its sizes. In version 3 it meant a record zeroed out, which is zero-out now.
@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 from flint import arb, ctx
 
-from calipers_verify import adaptive, attacks, laws, wording
-from calipers_verify.calls import PRECISION, ball, gaussian
+from calipers_verify import adaptive, attacks, pmfs, wording
 from calipers_verify.neighbors import CUT, Neighbors, neighbors_of
 from calipers_verify.reading import MOST_BYTES, Chosen, Refused, Unproven, digest, parsed, read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import HOW, PHASE, Phase, bound, phases_of
+from calipers_verify.stop_loss import PRECISION, ball, gaussian
 
 FORMAT, VERSION = "calipers-certificate", 5
 DIRECTIONS = ("present-absent", "absent-present")
@@ -38,7 +38,7 @@ DIRECTIONS = ("present-absent", "absent-present")
 An upper claim proves both, in this order; where the record is replaced they are the same.
 """
 RUN = {"adjacency": {"add-remove", "zero-out", "substitute"}, "phases": [PHASE, 1, 64]}
-FACTOR = {"law": laws.LAW, "sums": [HOW, 1, laws.MOST_NODES]}
+FACTOR = {"law": pmfs.PMF, "sums": [HOW, 1, pmfs.MOST_NODES]}
 PROOF = {"spacing": (Fraction(1, 10**60), Fraction(1)), "factors": [FACTOR, 1, 128]}
 NUMBERS = {"epsilon": (Fraction(0), Fraction(10**6)), "delta": (Fraction(1, 10**60), Fraction(1))}
 UPPER = {**NUMBERS, "direction": {"both"}, "proof": ("fixed-batches", [PROOF, 1, 4])}
@@ -55,7 +55,7 @@ ADAPTIVE = {**CERTIFICATE, "run": MENU, "claims": [Chosen("jaw", {"upper": CHOIC
 class Claim(NamedTuple):
     """A statement that was verified, and in words."""
 
-    jaw: str
+    side: str
     epsilon: Fraction
     delta: Fraction
     direction: str
@@ -137,27 +137,27 @@ def pairs_of(run: tuple[Any, ...]) -> list[list[Phase]]:
 
 def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], run: tuple[Any, ...], neighbors: Neighbors) -> Claim:
     """The claim, or `Refused` unless it holds."""
-    jaw, epsilon, delta, direction, evidence = claim
+    side, epsilon, delta, direction, evidence = claim
     if evidence == "fixed-batches":
-        found = [gaussian(fixed_batches(pairs[0], jaw), ball(epsilon))]
-    elif jaw == "upper":
+        found = [gaussian(fixed_batches(pairs[0], side), ball(epsilon))]
+    elif side == "upper":
         if len(evidence) != len(directions(pairs)):
             raise Refused(f"proof should have {len(directions(pairs))} entries: each pair of neighbors and direction")
         laws_of = zip(evidence, directions(pairs), strict=True)
-        proven = [proven_law(record, phases, back, dust_of(delta)) for record, (phases, back) in laws_of]
-        found = [laws.delta_bound(law, epsilon) for law in proven]
+        proven = [proven_pmf(record, phases, back, dust_of(delta)) for record, (phases, back) in laws_of]
+        found = [pmfs.delta_bound(pmf, epsilon) for pmf in proven]
     else:
         rows = attacks.tested(evidence[0], pairs[0], direction == DIRECTIONS[1], dust_of(delta))
         found = [attacks.delta_shown(rows, evidence[1], epsilon)]
-    if not all(value <= ball(delta) if jaw == "upper" else value >= ball(delta) for value in found):
-        raise Unproven(f"what is proven about the {jaw} bound is not the delta claimed for {neighbors.adjacency}")
-    sentence = wording.sentence(jaw, epsilon, delta, direction, run, neighbors)
-    return Claim(jaw, epsilon, delta, direction, sentence)
+    if not all(value <= ball(delta) if side == "upper" else value >= ball(delta) for value in found):
+        raise Unproven(f"what is proven about the {side} bound is not the delta claimed for {neighbors.adjacency}")
+    sentence = wording.sentence(side, epsilon, delta, direction, run, neighbors)
+    return Claim(side, epsilon, delta, direction, sentence)
 
 
 def _chosen(claim: tuple[Any, ...], run: tuple[Any, ...]) -> Claim:
     """The claim about a menu and a budget, or `Refused` unless it holds for every choice."""
-    jaw, epsilon, delta, direction, evidence = claim
+    side, epsilon, delta, direction, evidence = claim
     _, menu, budget = run
     steps, costs = menu_steps(run), [cost for cost, _ in menu]
     if evidence == "fixed-batches":
@@ -167,7 +167,7 @@ def _chosen(claim: tuple[Any, ...], run: tuple[Any, ...]) -> Claim:
         found = [curve.delta(epsilon) for curve in curves]
     if not all(value <= ball(delta) for value in found):
         raise Unproven("what is proven about the upper bound of all choices is not the delta claimed")
-    return Claim(jaw, epsilon, delta, direction, wording.menu_sentence(epsilon, delta, *run))
+    return Claim(side, epsilon, delta, direction, wording.menu_sentence(epsilon, delta, *run))
 
 
 def menu_steps(run: tuple[Any, ...]) -> list[list[Phase]]:
@@ -190,7 +190,7 @@ def menu_curves(
         raise Refused(f"proof should have {len(ways)} entries, one for each direction, with all steps of the menu")
     dust, found = dust_of(delta) * min(costs) // budget, []
     for (first, last, records), back in zip(proofs, ways, strict=True):
-        proven = [proven_law(one, phases, back, dust) for one, phases in zip(records, steps, strict=True)]
+        proven = [proven_pmf(one, phases, back, dust) for one, phases in zip(records, steps, strict=True)]
         found.append(adaptive.all_policies(proven, costs, budget, (first, last)))
     return found
 
@@ -200,13 +200,13 @@ def dust_of(delta: Fraction) -> int:
     return int(delta * ONE) // 2000
 
 
-def fixed_batches(phases: list[Phase], jaw: str) -> arb:
+def fixed_batches(phases: list[Phase], side: str) -> arb:
     """mu of the run if everybody knew which batches hold the record: sampling at random never leaks more.
 
     Where nothing is drawn at random it is attained. It does not bound what a divisor, or a rate that moves, shows.
     """
-    if any(phase.kind in ("realized", "size") or (jaw == "lower" and phase.is_hidden) for phase in phases):
-        raise Refused(f"fixed batches prove no {jaw} bound of such a run")
+    if any(phase.kind in ("realized", "size") or (side == "lower" and phase.is_hidden) for phase in phases):
+        raise Refused(f"fixed batches prove no {side} bound of such a run")
     squares = (phase.repeats * (4 if phase.replaced else 1) * phase.shift for phase in phases)
     return ball(sum(squares, Fraction(0))).sqrt()
 
@@ -216,15 +216,15 @@ def directions(pairs: list[list[Phase]]) -> list[tuple[list[Phase], bool]]:
     return [(phases, back) for phases in pairs for back in ((False,) if phases[0].replaced else (False, True))]
 
 
-def proven_law(record: Any, phases: list[Phase], back: bool, dust: int) -> laws.Law:
-    """The law of the whole run in one direction, every factor checked to dominate its step or epoch."""
+def proven_pmf(record: Any, phases: list[Phase], back: bool, dust: int) -> pmfs.LatticePmf:
+    """The PLD of the whole run in one direction, every factor checked to dominate its step or epoch."""
     (spacing, factors), found = record, []
     if len(factors) != len(phases):
         raise Refused(f"factors of a proof should be {len(phases)}, one for each part of the run")
-    for (law, sums), phase in zip(factors, phases, strict=True):
-        each = sums * len(law[0]) if len(sums) == 1 else sums
-        if len(each) != len(law[0]):
+    for (pmf, sums), phase in zip(factors, phases, strict=True):
+        each = sums * len(pmf[0]) if len(sums) == 1 else sums
+        if len(each) != len(pmf[0]):
             raise Refused("sums should be one for all places of a distribution, or one for each of them")
-        bounds = [bound(phase, place * spacing, back, how) for place, how in zip(law[0], each, strict=True)]
-        found.append((laws.dominating(law, spacing, bounds), phase.repeats))
-    return laws.power(found, dust)
+        bounds = [bound(phase, place * spacing, back, how) for place, how in zip(pmf[0], each, strict=True)]
+        found.append((pmfs.dominating(pmf, spacing, bounds), phase.repeats))
+    return pmfs.power(found, dust)

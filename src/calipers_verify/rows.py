@@ -1,7 +1,7 @@
 """Rows of masses, in whole numbers only: products, sums, coarser lattices, and doubling.
 
-A mass is a whole number of 2^-256. Upper jaws and false positives are rounded up, powers of tests down; every function
-that rounds says which way with `up`. FLINT multiplies polynomials exactly, so nothing else is ever rounded.
+A mass is a whole number of 2^-256. Upper bounds and false positives are rounded up, powers of tests down; every
+function that rounds says which way with `up`. FLINT multiplies polynomials exactly, so nothing else is ever rounded.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def product(first: Row, second: Row, up: bool) -> Row:
     return Row(first.low + second.low, rounded(one * other, count, up))
 
 
-def halved(row: Row, up: bool, shares: tuple[int, int] = HALVES) -> Row:
+def coarser(row: Row, up: bool, shares: tuple[int, int] = HALVES) -> Row:
     """The row on the lattice of twice the spacing; odd places give these shares (in 2^-256) to their neighbors."""
     first, (low, masses) = row.low % 2, row
     odd, count = fmpz_poly(masses[1 - first :: 2]), (len(masses) + first) // 2
@@ -96,7 +96,7 @@ def composed(
     """So many independent copies of each part, joined by doubling.
 
     All are halved before every so-many-th doubling (0: never), so that lattices get coarser as sums get wider. join is
-    told about how often its result, and others like it, will be used: what it loses counts so many times.
+    revealed about how often its result, and others like it, will be used: what it loses counts so many times.
     """
     results: list[Anything] = []
     doublings = max(count for _, count in parts).bit_length()

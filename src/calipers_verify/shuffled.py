@@ -1,12 +1,13 @@
-"""Shuffled batches: blocks of rounds where a record is left over, and what covers the later batches where none is.
+"""Shuffled batches: blocks of rounds where a record is dropped, and what covers the later batches where none is.
 
-**Blocks.** Blocks of rounds whose adversary has one control for all strikes: less than so many worst terms show.
+**Blocks.** Blocks of rounds whose adversary has one control for all thresholds: less than so many worst-case terms
+show.
 
-`displaced` is worse than every term an adversary can choose, because it lets him choose anew for every strike. One who
-has chosen lives with both halves of his term. Up to convex order there is one choice, a control from 0 to 2; calls with
-strikes above 0 grow with it, those with strikes below 0 fall (proven in the documentation, "one control for every
-strike"). The ends of `displaced` are the controls 2 and 0; in the middle, at 1, the term is a product of independent
-factors, Y = e^(s y - s^2/2) and
+`displaced` is worse than every term an adversary can choose, because it lets him choose anew for every threshold. One
+who has chosen lives with both halves of his term. Up to convex order there is one choice, a control from 0 to 2;
+stop-loss transforms with thresholds above 0 grow with it, those with thresholds below 0 fall (proven in the
+documentation, "one control for every threshold"). The ends of `displaced` are the controls 2 and 0; in the middle, at
+1, the term is a product of independent factors, Y = e^(s y - s^2/2) and
 
     W = e^(r x - r^2/2) - k,                        s^2 = r^2,          or, if the record is replaced,
     W = e^(r x - r^2/2) - k e^(-r x - r^2/2),       s^2 = 3 r^2.
@@ -16,17 +17,19 @@ at its lower end where it is negative, 0 else. For a convex payoff V that increa
 
     V_0(s) = s+,      V_n(s) = max over both halves of E[V_(n-1)(s + X_half)],
 
-is at least what n rounds can be made to pay, and c -> V_m(-c) the call of a variable that is above m rounds.
+is at least what n rounds can be made to pay, and c -> V_m(-c) the stop-loss transform of a variable that is above m
+rounds.
 
-**Nothing left over.** In epochs that use every record, the one who makes room for another is seen in one of the first
-l batches, the pool. The theorem (docs/mathematics, "nothing left over"): with N records in batches of B, for k >= 1 in
+**No remainder.** In epochs that use every record, the one who makes room for another is seen in one of the first
+l batches, the pool. The theorem (docs/mathematics, "no remainder"): with N records in batches of B, for k >= 1 in
 either direction,
 
     D_k <= (B/N) E[J(low T + high T')] + exposed D_k(fixed batches) + (B/N) l alone,      J(s) >= E[(l X_u + h s)+],
 
-T and T' sums of `many` and `few` worst terms, or blocks in place of the first, X_u the term of a batch of the pool,
-h > 0 with E[h] = 1. All weights of later batches lie below `many` of low and `few` of high but for the shares `exposed`
-and `alone`. c -> J(-c) falls and is convex with slope at most 1, as the call of a term is: so J is one more term.
+T and T' sums of `many` and `few` worst-case terms, or blocks in place of the first, X_u the term of a batch of the
+pool, h > 0 with E[h] = 1. All weights of later batches lie below `many` of low and `few` of high but for the shares
+`exposed` and `alone`. c -> J(-c) falls and is convex with slope at most 1, as the stop-loss transform of a term is: so
+J is one more term.
 
 The file names the constants of the proof; any that pass are good.
 """
@@ -40,10 +43,20 @@ from typing import Any
 
 from flint import arb, arb_poly, ctx, fmpz_poly
 
-from calipers_verify.calls import Call, ball, displaced, gaussian, is_positive, lognormal, masses_at, opposite, tail
 from calipers_verify.reading import Refused, spend
 from calipers_verify.rows import ONE, dense, rounded
-from calipers_verify.sums import UNIT, Plan, call_of, connected, connecting
+from calipers_verify.stop_loss import (
+    StopLossBall,
+    ball,
+    displaced,
+    gaussian,
+    is_positive,
+    lognormal,
+    masses_at,
+    opposite,
+    tail,
+)
+from calipers_verify.sums import UNIT, SumPlan, connected, connecting, stop_loss_of
 
 ROUNDS = 16
 """Of a block."""
@@ -51,16 +64,16 @@ BLOCKS = {"unit": UNIT, "places": range(1, 4000)}
 POINTS = [Fraction(i, 2) for i in range(-12, 21)]
 """Of y."""
 SOME, COUNT = (UNIT[0], Fraction(10**6)), range(1, 1 << 53)
-COVER: dict[str, Any] = {"pool": range(1, 1000)}
-COVER |= dict.fromkeys(("depth", "exponent", "tilt", "level", "level_tilt", "power"), SOME)
-COVER |= {"many": COUNT, "few": COUNT}
+WEIGHTS: dict[str, Any] = {"pool": range(1, 1000)}
+WEIGHTS |= dict.fromkeys(("depth", "exponent", "tilt", "level", "level_tilt", "power"), SOME)
+WEIGHTS |= {"many": COUNT, "few": COUNT}
 LEVELS = [Fraction(i, 4) for i in range(-8, 49)]
 """Of lognormals, in deviations of their logarithm."""
 TANGENTS, ORDERS = 32, 16
 """To 1/g, and moments of the mean of several lognormals."""
 
 
-def middle(r: arb, k: arb, replaced: bool) -> Call:
+def middle(r: arb, k: arb, replaced: bool) -> StopLossBall:
     """The term of the control 1, Y spread onto 0 and a few points; what is beyond these, times E[W+] < 1, is added."""
     s, once = r * arb(3).sqrt() if replaced else r, lognormal(r)
     along = opposite(r, k) if replaced else lambda c: once(c + k)
@@ -68,33 +81,33 @@ def middle(r: arb, k: arb, replaced: bool) -> Call:
     heights = [lognormal(s)(y) for y in points]
     zero, *masses = masses_at(points, heights)
 
-    def call(c: arb) -> arb:
+    def stop_loss(c: arb) -> arb:
         parts = (mass * y * along(c / y) for y, mass in zip(points[1:], masses, strict=True))
         return sum(parts, zero * (-c).max(arb(0)) + heights[-1])
 
-    return call
+    return stop_loss
 
 
-def halves(r: arb, k: arb, replaced: bool) -> list[Call]:
-    """The calls of X_half of both halves."""
+def halves(r: arb, k: arb, replaced: bool) -> list[StopLossBall]:
+    """The stop-loss transforms of X_half of both halves."""
     ends, inner = displaced(r, k, replaced), middle(r, k, replaced)
     return [lambda c: (inner if is_positive(c) else ends)(c), lambda c: (ends if is_positive(c) else inner)(c)]
 
 
-def block_call(calls: list[Call], unit: Fraction, places: int) -> Call:
+def block_stop_loss(stop_losses: list[StopLossBall], unit: Fraction, places: int) -> StopLossBall:
     """c -> V_m(-c) for m = ROUNDS, on the lattice of so many places on either side of 0."""
     size = 2 * places
     spend(20_000 + 2 * ROUNDS * 5 * size)
     with ctx.workprec(192):
-        terms = [connected(call, Plan(unit, (0,), (0,), 40, 20, -size, size)) for call in calls]
+        terms = [connected(stop_loss, SumPlan(unit, (0,), (0,), 40, 20, -size, size)) for stop_loss in stop_losses]
     moves = [(fmpz_poly(dense({-size: 0, size: 0} | term.atoms()).masses), term.lost) for term in terms]
     heights = [max(0, -place) * ONE for place in range(-places, places + 1)]
-    for _ in range(ROUNDS):  # a term of value v turns the strike c into c - v
+    for _ in range(ROUNDS):  # a term of value v turns the threshold c into c - v
         row = fmpz_poly([heights[0] + i * ONE for i in range(size, 0, -1)] + heights + [heights[-1]] * size)
         sums = [(rounded(row * move, 3 * size + 1, True), lost) for move, lost in moves]
         each = [[mass + lost for mass in found[2 * size : 3 * size + 1]] for found, lost in sums]
         heights = [int(max(values)) for values in zip(*each, strict=True)]
-    return call_of(connecting([(i - places, 0, height) for i, height in enumerate(heights)]), unit)
+    return stop_loss_of(connecting([(i - places, 0, height) for i, height in enumerate(heights)]), unit)
 
 
 def records(size: int, batch: int, shift: Fraction, pool: int, depth: Fraction) -> tuple[arb, arb, arb, arb]:
@@ -113,13 +126,17 @@ def records(size: int, batch: int, shift: Fraction, pool: int, depth: Fraction) 
     if not y * others >= square:
         raise Refused("the depth of a pool should be larger")
     levels = [(r * ball(each)).exp() for each in LEVELS]
-    calls = [lognormal(r)(each) for each in levels]
-    most = reduce(arb.min, (c + call / rare for c, call in zip(levels, calls, strict=True)))
+    stop_losses = [lognormal(r)(each) for each in levels]
+    most = reduce(arb.min, (c + stop_loss / rare for c, stop_loss in zip(levels, stop_losses, strict=True)))
     each = most * (square / 2 + y).exp() / (batch * others)  # of H_u or Ubar, over H_o
     towards = square.exp()
     ratio = (1 + towards * (batch - 1) * each) / (1 + (batch - 1) * each / towards)
     reach = most / towards
-    beyond = reduce(arb.min, (call / (reach - c) for c, call in zip(levels, calls, strict=True) if c < reach), arb(1))
+    beyond = reduce(
+        arb.min,
+        (stop_loss / (reach - c) for c, stop_loss in zip(levels, stop_losses, strict=True) if c < reach),
+        arb(1),
+    )
     exposed = 3 * ball(Fraction(pool, others)) * (square / 2 + y).exp() * rare
     return ratio, towards * each / (1 + towards * each), exposed, rare + 2 * beyond
 
@@ -174,8 +191,8 @@ def _moments(r: arb, pool: int) -> list[arb]:
     return [each * factorial(j) / arb(pool) ** j for j, each in enumerate(total.coeffs())]
 
 
-def first_calls(r: arb, k: arb, replaced: bool, back: bool) -> tuple[Call, Call]:
-    """The calls of X = A - k B and of -X, for one release: c > 0."""
+def first_calls(r: arb, k: arb, replaced: bool, back: bool) -> tuple[StopLossBall, StopLossBall]:
+    """The stop-loss transforms of X = A - k B and of -X, for one release: c > 0."""
     if replaced:
         other = opposite(r, 1 / k)
         return opposite(r, k), lambda c: k * other(c / k)
@@ -189,20 +206,22 @@ def first_calls(r: arb, k: arb, replaced: bool, back: bool) -> tuple[Call, Call]
     return lambda c: once(k + c), lambda c: put(k - c)
 
 
-def first_batch(x: Fraction, r: arb, replaced: bool, back: bool, pool: int) -> Call:
-    """c -> J(-c) at the log ratio x >= 0: l calls of one release, at the best of some tangents to 1/g."""
+def first_batch_stop_loss(x: Fraction, r: arb, replaced: bool, back: bool, pool: int) -> StopLossBall:
+    """c -> J(-c) at the log ratio x >= 0: l stop-loss transforms of one release, at the best of some tangents to
+    1/g.
+    """
     k, known = ball(x).exp(), pool * gaussian(2 * r if replaced else r, ball(x))
     losing, missing = first_calls(r, k, replaced, back)
     ys = [((6 * r + 2) * ball(Fraction(i, TANGENTS) ** 2 - Fraction(1, 10))).exp() for i in range(TANGENTS + 1)]
     tangents = [(y, excess(r, pool, y) / y**2) for y in ys]
 
-    def least(one: Call, size: arb) -> arb:
+    def least(one: StopLossBall, size: arb) -> arb:
         spend(5 * TANGENTS)
         return reduce(arb.min, (pool * one(size / (pool * y)) + size * more for y, more in tangents))
 
-    def call(c: arb) -> arb:
+    def stop_loss(c: arb) -> arb:
         if c > 0:
             return known.min(least(losing, c))
         return known if c == 0 else known.min(pool * (1 - k) + least(missing, -c)) - c
 
-    return call
+    return stop_loss

@@ -4,11 +4,11 @@
 
     E[( (1 - s)(1 - k) + (s / M) (X_1 + ... + X_M) )+],
 
-X_1 ... X_M independent copies of a term of `calipers_verify.calls`. Dealt out independently of all others (Poisson
+X_1 ... X_M independent copies of a term of `calipers_verify.stop_loss`. Allocated independently of all others (Poisson
 sampling: M = 1, s = q; fixed batches: M = s = 1; balls-and-bins; shuffled batches for one who knows nothing of the
 others) the term is `opposite` if the record is replaced, and lognormal - k if it is zeroed out: then one sum serves
-all k. Shuffled batches of fixed size that leave a record over have the term `displaced`, or blocks of rounds that are
-a little less (`calipers_verify.shuffled`); where nothing is left over, `calipers_verify.shuffled` says what is added.
+all k. Shuffled batches of fixed size that drop a record have the term `displaced`, or blocks of rounds that are
+a little less (`calipers_verify.shuffled`); where there is no remainder, `calipers_verify.shuffled` says what is added.
 
 **Fixed batches.** All of these leak at most what N(1/sigma, 1) against N(0, 1) does, 2/sigma if replaced.
 
@@ -28,11 +28,30 @@ from typing import Any, NamedTuple
 
 from flint import arb
 
-from calipers_verify.calls import Call, ball, displaced, gaussian, lognormal, moved, opposite, realized, turned
 from calipers_verify.neighbors import Neighbors, cut
 from calipers_verify.reading import Chosen, Refused, spend
-from calipers_verify.shuffled import BLOCKS, COUNT, COVER, ROUNDS, block_call, first_batch, halves, weights
-from calipers_verify.sums import PLAN, Plan, Sum, call_of, connected, summed
+from calipers_verify.shuffled import (
+    BLOCKS,
+    COUNT,
+    ROUNDS,
+    WEIGHTS,
+    block_stop_loss,
+    first_batch_stop_loss,
+    halves,
+    weights,
+)
+from calipers_verify.stop_loss import (
+    StopLossBall,
+    ball,
+    displaced,
+    gaussian,
+    lognormal,
+    moved,
+    opposite,
+    realized,
+    turned,
+)
+from calipers_verify.sums import PLAN, Sum, SumPlan, connected, stop_loss_of, summed
 
 MANY, MORE = range(1, 10**8), range(3, 10**8)
 """Of datasets whose batch sizes are looked at one by one."""
@@ -49,15 +68,16 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "shuffle": {**CUT, "order": ORDER, "view": {"worst-case", "isolated"}, "epochs": COUNT},
 }
 PHASE = Chosen("sampler", {sampler: {"noise_multiplier": NOISE, **own} for sampler, own in SAMPLERS.items()})
-HOW = (None, {"plan": PLAN, "blocks": (None, BLOCKS), "cover": (None, COVER)})
-"""How a node of a law is proven: by a closed form, or by a sum."""
+HOW = (None, {"plan": PLAN, "blocks": (None, BLOCKS), "cover": (None, WEIGHTS)})
+"""How a node of a PLD is proven: by a closed form, or by a sum."""
 
 
 class Phase(NamedTuple):
     """`repeats` steps or epochs that are alike.
 
-    kind: "dealt"; "covered" (dealt, with a short last batch: the full ones with equal weights show more); "dropping";
-    "full" (nothing left over); "fixed" (only fixed batches are proven); "realized"; "size" (how many of the others were
+    kind: "allocated"; "covered" (allocated, with a short last batch: the full ones with equal weights show more);
+        "dropping";
+    "full" (no remainder); "fixed" (only fixed batches are proven); "realized"; "size" (how many of the others were
     drawn, at a rate that moves). shift: r^2. share, rounds: as above; for an attack, of the full batches. opposed:
     whether the other records may be chosen against this one.
     """
@@ -97,26 +117,26 @@ def phases_of(record: tuple[Any, ...], neighbors: Neighbors) -> list[list[Phase]
     """The phase for every pair of neighboring datasets that differ in what they show, each as factors of a product."""
     sampler, sigma, *own, count = record
     adjacency = neighbors.adjacency
-    dealt = Phase("dealt", count, 1 / sigma**2, adjacency == "substitute")
-    once = dealt._replace(repeats=1, shift=dealt.shift * count)
+    allocated = Phase("dealt", count, 1 / sigma**2, adjacency == "substitute")
+    once = allocated._replace(repeats=1, shift=allocated.shift * count)
     if sampler in ("poisson-realized", "poisson-moving") and adjacency != "add-remove":
         raise Refused(f"{sampler} is about add-remove neighbors")
     match sampler, *own:
         case "poisson", rate:
-            return [[dealt._replace(share=rate)]]
+            return [[allocated._replace(share=rate)]]
         case "poisson-realized", size, rate:  # size and sum show less the larger a dataset is
-            return [[dealt._replace(kind="realized", share=rate, size=size - 1)]]
+            return [[allocated._replace(kind="realized", share=rate, size=size - 1)]]
         case "poisson-moving", size, batch if batch <= size - 2:  # the rate stays below 1 on both neighbors
-            pairs = [(dealt._replace(share=Fraction(batch, n + 1)), n) for n in (size - 1, size)]
-            return [[step, dealt._replace(kind="size", size=n, batch=batch)] for step, n in pairs]
+            pairs = [(allocated._replace(share=Fraction(batch, n + 1)), n) for n in (size - 1, size)]
+            return [[step, allocated._replace(kind="size", size=n, batch=batch)] for step, n in pairs]
         case "balls-and-bins", batches, order:
-            return [[(once if order == "once" else dealt)._replace(rounds=batches)]]
+            return [[(once if order == "once" else allocated)._replace(rounds=batches)]]
         case "deterministic", size, batch, last if adjacency == "add-remove":  # 4M + 1 or 4M squares of a shift
             return [[once._replace(shift=once.shift * (4 * cut(size, batch, last).rounds + (last == "keep")))]]
         case "deterministic", *_:
-            return [[dealt]]
+            return [[allocated]]
         case "shuffle", size, batch, last, order, "worst-case" if adjacency == "add-remove":
-            found, rounds = dealt if order == "every-epoch" else once, cut(size, batch, last).rounds
+            found, rounds = allocated if order == "every-epoch" else once, cut(size, batch, last).rounds
             share = neighbors.participation(rounds * batch)
             hidden = [found._replace(shift=4 * found.shift, share=share, rounds=rounds)] if rounds else []
             return [hidden + ([found] if last == "keep" else [])]
@@ -124,7 +144,7 @@ def phases_of(record: tuple[Any, ...], neighbors: Neighbors) -> list[list[Phase]
             rounds, left = divmod(size, batch)
             opposed, kept = view == "worst-case", last == "keep" and left > 0
             kind = ("dropping" if left and not kept else "full") if opposed else "covered" if kept else "dealt"
-            found = dealt if order == "every-epoch" else once
+            found = allocated if order == "every-epoch" else once
             kind, share = kind if order == "every-epoch" else "fixed", neighbors.participation(rounds * batch)
             return [[found._replace(kind=kind, share=share, rounds=rounds, opposed=opposed, size=size, batch=batch)]]
     raise Refused("batch_size of poisson-moving should be at most dataset_size - 2: a rate below 1 on both neighbors")
@@ -137,27 +157,27 @@ def bound(phase: Phase, x: Fraction, back: bool, how: Any) -> arb:
         return 1 - k + k * bound(phase, -x, not back, how)
     spend(100)
     if how is not None:
-        call, exposed, alone = by_sum(phase, Fraction(0) if phase.one_sum else x, back and not phase.replaced, how)
+        stop_loss, exposed, alone = by_sum(phase, Fraction(0) if phase.one_sum else x, back and not phase.replaced, how)
     elif kind in ("realized", "size"):
         return _closed(phase)(k)
     elif rounds > 1 or kind in ("fixed", "full", "covered"):
         return gaussian(phase.mu, ball(x))
     else:
-        call, exposed, alone = _term(phase, k, False), arb(0), arb(0)
+        stop_loss, exposed, alone = _term(phase, k, False), arb(0), arb(0)
     each = Fraction(1, rounds) if kind == "covered" else phase.share / rounds
     rest = 0 if kind in ("covered", "full") else 1 - phase.share
-    strike = ball(rest / each) * (k - 1) + (k * rounds if phase.one_sum else 0)
-    return ball(each) * (call(strike) + alone) + exposed * gaussian(phase.mu, ball(x))
+    threshold = ball(rest / each) * (k - 1) + (k * rounds if phase.one_sum else 0)
+    return ball(each) * (stop_loss(threshold) + alone) + exposed * gaussian(phase.mu, ball(x))
 
 
 @lru_cache(maxsize=64)
-def _closed(phase: Phase) -> Call:
+def _closed(phase: Phase) -> StopLossBall:
     if phase.kind == "size":
         return moved(phase.size, phase.batch)
     return realized(phase.size, phase.share, phase.r)
 
 
-def _term(phase: Phase, k: arb, back: bool) -> Call:
+def _term(phase: Phase, k: arb, back: bool) -> StopLossBall:
     if phase.one_sum:
         return lognormal(phase.r)
     if phase.kind not in ("dropping", "full"):
@@ -166,12 +186,13 @@ def _term(phase: Phase, k: arb, back: bool) -> Call:
 
 
 @lru_cache(maxsize=1024)
-def by_sum(phase: Phase, x: Fraction, back: bool, how: Any) -> tuple[Call, arb, arb]:
-    """The call of the sum of an epoch, and what it leaves exposed: a share of fixed batches, and rounds alone.
+def by_sum(phase: Phase, x: Fraction, back: bool, how: Any) -> tuple[StopLossBall, arb, arb]:
+    """The stop-loss transform of the sum of an epoch, and what it leaves exposed: a share of fixed batches, and rounds
+    alone.
 
     Several nodes may ask for the same one.
     """
-    plan, blocks, cover, r, k = Plan(*how[0]), how[1], how[2], phase.r, ball(x).exp()
+    plan, blocks, cover, r, k = SumPlan(*how[0]), how[1], how[2], phase.r, ball(x).exp()
     if phase.kind not in ("dealt", "covered", "dropping", "full") or (cover is not None) != (phase.kind == "full"):
         raise Refused("no bound by sums like this one is proven for this phase")
     if blocks is not None and phase.kind not in ("dropping", "full"):
@@ -182,21 +203,24 @@ def by_sum(phase: Phase, x: Fraction, back: bool, how: Any) -> tuple[Call, arb, 
         low, high, exposed, alone = weights(phase.size, phase.batch, phase.shift, cover)
         pool, rounds, few = cover[0], cover[-2], cover[-1]
         rough = plan._replace(centers=(0,), lowest=(plan.lowest[0] + 2,), reach=16, tail=8, high=plan.high << 10)
-        parts.append((connected(first_batch(x, r, phase.replaced, back, pool), rough), 1))  # flat and far
+        parts.append((connected(first_batch_stop_loss(x, r, phase.replaced, back, pool), rough), 1))  # flat and far
         parts.append((connected(_weighted(term, high), plan), few))
         alone = pool * alone
     one = connected(_weighted(term, low), plan)
     if blocks is None:
-        return call_of(summed([*parts, (one, rounds)], plan), plan.unit), exposed, alone
+        return stop_loss_of(summed([*parts, (one, rounds)], plan), plan.unit), exposed, alone
     if rounds < ROUNDS:
         raise Refused("blocks are longer than the epoch")
     moves = [turned(half, k) for half in halves(r, 1 / k, False)] if back else halves(r, k, phase.replaced)
-    payoff, terms = _weighted(block_call(moves, *blocks), low), call_of(summed([(one, ROUNDS)], plan), plan.unit)
+    payoff, terms = (
+        _weighted(block_stop_loss(moves, *blocks), low),
+        stop_loss_of(summed([(one, ROUNDS)], plan), plan.unit),
+    )
     block = connected(lambda c: payoff(c).min(terms(c)), plan, ROUNDS)
     parts += [(block, rounds // ROUNDS), (one, rounds % ROUNDS)]
-    return call_of(summed(parts, plan), plan.unit), exposed, alone
+    return stop_loss_of(summed(parts, plan), plan.unit), exposed, alone
 
 
-def _weighted(call: Call, weight: arb) -> Call:
+def _weighted(stop_loss: StopLossBall, weight: arb) -> StopLossBall:
     """Of a term times a weight."""
-    return lambda c: weight * call(c / weight)
+    return lambda c: weight * stop_loss(c / weight)

@@ -36,7 +36,7 @@ ISOLATED = (
     "isolated: the adversary sees the noisy contributions of the one record and nothing of the others; whoever knows "
     "others may learn more, so that this is not differential privacy"
 )
-COMPOSED = "the product theorem: what dominates every step, given all that was seen before, multiplies (laws.py)"
+COMPOSED = "the product theorem: what dominates every step, given all that was seen before, multiplies (pmfs.py)"
 MOVED = (
     "the theorem of a record really added or removed, which takes the place of another one in a batch of a fixed size "
     "(neighbors.py; docs/mathematics, adding or removing a record from batches of fixed size)"
@@ -153,12 +153,12 @@ def trusted(phases: tuple[Record, ...], neighbors: Neighbors, known: bool) -> It
 
 
 def sentence(
-    jaw: str, epsilon: Fraction, delta: Fraction, direction: str, phases: tuple[Record, ...], neighbors: Neighbors
+    side: str, epsilon: Fraction, delta: Fraction, direction: str, phases: tuple[Record, ...], neighbors: Neighbors
 ) -> str:
     """A claim that was verified, for whoever reads nothing else."""
     at, pair = decimal(epsilon), f"epsilon = {decimal(epsilon)} and delta = {decimal(delta)}"
     where, run = neighbor_words(neighbors), run_words(phases)
-    if jaw == "lower":
+    if side == "lower":
         way = direction.replace("-", " against ")
         return (
             f"An explicit attack shows that at epsilon = {at} delta is at least {decimal(delta)}, for {where}, record "

@@ -11,11 +11,11 @@ import pytest
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.composed.product import Product
-from calipers.laws.composed.renyi import renyi
-from calipers.laws.core.source import LawSource
 from calipers.measure.guarantees import no_release
 from calipers.mechanisms.classic import laplace
+from calipers.pld.composition.product import Product
+from calipers.pld.composition.renyi import renyi
+from calipers.pld.core.source import TwoSidedPair
 
 TIGHT = 2e-3
 """Relative width that the bounds of these small products must not exceed (asked for: 1e-3)."""
@@ -41,7 +41,7 @@ def direct_delta(parameter: float, shifts: tuple[int, ...], epsilon: float) -> f
     return float(total)
 
 
-def assert_holds(source: LawSource, count: int, epsilon: float, truth: float) -> None:
+def assert_holds(source: TwoSidedPair, count: int, epsilon: float, truth: float) -> None:
     jaws = Product([(source, count)]).delta(epsilon)
     assert jaws.lower <= truth <= jaws.upper
     assert jaws.upper - jaws.lower <= TIGHT * truth
@@ -179,10 +179,10 @@ def test_renyi_of_sampled_atoms_is_the_sum_over_all_integers(order: float) -> No
 def test_nothing_released_is_perfect_privacy() -> None:
     """Every reading is the one of guessing."""
     nothing = no_release()
-    for jaw in (nothing.above, nothing.below):
-        for found in (jaw.epsilon(1e-5, 1e-3), jaw.delta(0.0, 1e-3), jaw.renyi(2.0)):
+    for bound in (nothing.upper, nothing.lower):
+        for found in (bound.epsilon(1e-5, 1e-3), bound.delta(0.0, 1e-3), bound.renyi(2.0)):
             assert found.value == 0.0
-    curves = {side: nothing.jaw(side).curve(1e-12, 1e-3) for side in Side}
+    curves = {side: nothing.bound(side).curve(1e-12, 1e-3) for side in Side}
     for alpha in (0.0, 0.25, 1.0):
         assert float(curves[Side.UPPER](alpha)) <= 1.0 - alpha <= float(curves[Side.LOWER](alpha))
         assert float(curves[Side.LOWER](alpha)) - float(curves[Side.UPPER](alpha)) < 1e-14

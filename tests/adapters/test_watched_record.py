@@ -89,10 +89,10 @@ def test_several_releases_are_never_called_noisier_than_they_are(noises) -> None
 def test_where_nothing_is_proven_everything_is_possible() -> None:
     """Between guessing and a perfect attack, with the reason in both pieces of evidence."""
     nothing = unproven("Because.")
-    below, above = nothing.below.epsilon(1e-5, 1e-3), nothing.above.epsilon(1e-5, 1e-3)
+    below, above = nothing.lower.epsilon(1e-5, 1e-3), nothing.upper.epsilon(1e-5, 1e-3)
     assert (below.value, above.value) == (0.0, math.inf)
-    assert (nothing.above.delta(50.0, 1e-3).value, nothing.above.renyi(2.0).value) == (1.0, math.inf)
-    assert float(nothing.above.curve(1e-12, 1e-3)(0.1)) == 0.0
-    assert float(nothing.below.curve(1e-12, 1e-3)(0.1)) == pytest.approx(0.9)
+    assert (nothing.upper.delta(50.0, 1e-3).value, nothing.upper.renyi(2.0).value) == (1.0, math.inf)
+    assert float(nothing.upper.curve(1e-12, 1e-3)(0.1)) == 0.0
+    assert float(nothing.lower.curve(1e-12, 1e-3)(0.1)) == pytest.approx(0.9)
     assert "Because." in above.evidence.statement
     assert "Because." in below.evidence.statement

@@ -12,8 +12,8 @@ import calipers as cp
 from calipers.adaptive.kernel import lower_kernel, trimmed, upper_kernel
 from calipers.adaptive.recursion import Lattice, PolicyLevels, UpperLevels
 from calipers.bracket import Side
-from calipers.laws.core.law import Law
-from calipers.laws.core.source import KnownLaws
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import KnownPmfs
 
 Outcomes = tuple[tuple[float, float], ...]
 
@@ -33,11 +33,11 @@ def supremum(menu: list[tuple[Outcomes, int]], budget: int, k: float) -> float:
     return max(math.fsum(max(p - k * q, 0.0) for p, q in transcript) for transcript in policies(menu, budget))
 
 
-def pair_of(outcomes: Outcomes) -> KnownLaws:
+def pair_of(outcomes: Outcomes) -> KnownPmfs:
     """The finite pair; both of its laws are exact."""
     p, q = (np.array(column) for column in zip(*sorted(outcomes, key=lambda o: o[0] / o[1]), strict=True))
-    above = Law(np.log(p) - np.log(q), np.log(p), np.log(q), Side.UPPER)
-    return KnownLaws({Side.UPPER: above, Side.LOWER: Law.observed(np.log(p), np.log(q), 1e-15)})
+    above = PrivacyLossPmf(np.log(p) - np.log(q), np.log(p), np.log(q), Side.UPPER)
+    return KnownPmfs({Side.UPPER: above, Side.LOWER: PrivacyLossPmf.observed(np.log(p), np.log(q), 1e-15)})
 
 
 def random_outcomes(rng: np.random.Generator, number: int) -> Outcomes:

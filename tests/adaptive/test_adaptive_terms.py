@@ -12,7 +12,7 @@ from calipers.adaptive import bounds
 from calipers.adaptive.filter import Odometer
 from calipers.adaptive.kernel import lower_block, upper_block
 from calipers.bracket import Side
-from calipers.laws.core.law import Law
+from calipers.pld.core.pmf import PrivacyLossPmf
 
 P = np.array([0.2, 0.3, 0.4])
 Q = np.array([0.5, 0.3, 0.2])
@@ -21,13 +21,13 @@ INFINITE = 0.1
 STEP = 0.125
 
 
-def law(side: Side, error: float) -> Law:
+def law(side: Side, error: float) -> PrivacyLossPmf:
     """The pair with masses off by a share to the flattering side, which its mass error covers."""
     if side is Side.UPPER:
         q = Q * (1.0 - error)
-        return Law(np.log(P / Q), np.log(q * P / Q), np.log(q), side, INFINITE, 0.0, 1.001 * error + 1e-15)
+        return PrivacyLossPmf(np.log(P / Q), np.log(q * P / Q), np.log(q), side, INFINITE, 0.0, 1.001 * error + 1e-15)
     p, q = P * (1.0 + error), Q * (1.0 - error)
-    return Law(np.log(p / q), np.log(p), np.log(q), side, 0.0, 0.0, 1.001 * error + 1e-15)
+    return PrivacyLossPmf(np.log(p / q), np.log(p), np.log(q), side, 0.0, 0.0, 1.001 * error + 1e-15)
 
 
 def exact(steps: int, epsilon: float) -> float:

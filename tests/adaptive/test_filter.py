@@ -18,7 +18,7 @@ import pytest
 
 import calipers as cp
 from calipers.adaptive import FilterSpent
-from calipers.adaptive.rules import Rule
+from calipers.adaptive.rules import FilterRule
 from calipers.adaptive.solver import PRECISION, Menu
 from calipers.adaptive.steps import step_pairs
 
@@ -271,7 +271,7 @@ def best(
 def test_steps_paid_in_blocks_show_no_more_than_blocks(budget: int) -> None:
     """Steps of two kinds in any order, paid two and three at a time: no policy exceeds the recursion over blocks."""
     laws = [{-1: 0.25, 1: 0.75}, {-2: 0.0625, 0: 0.5, 1: 0.4375}]
-    rule = Rule("menu", (1.0, 1.0), budget, (9, 9), blocks=(2, 2))
+    rule = FilterRule("menu", (1.0, 1.0), budget, (9, 9), blocks=(2, 2))
     blocks = [
         {total: math.fsum(p * q for a, p in law.items() for b, q in law.items() if a + b == total) for total in sums}
         for law in laws
@@ -287,14 +287,14 @@ def test_steps_paid_in_blocks_show_no_more_than_blocks(budget: int) -> None:
 
 def test_what_is_left_counts_blocks_that_were_begun() -> None:
     """`further` is the largest number that fits, whatever was taken before."""
-    rule = Rule("menu", (2.0, 1.0), 9, (20, 40), blocks=(3, 4))
+    rule = FilterRule("menu", (2.0, 1.0), 9, (20, 40), blocks=(3, 4))
     for counts in itertools.product(range(14), range(38)):
         if rule.fits(counts):
             for place in (0, 1):
                 more = rule.further(counts, place)
                 assert rule.fits(tuple(c + more * (i == place) for i, c in enumerate(counts)))
                 assert not rule.fits(tuple(c + (more + 1) * (i == place) for i, c in enumerate(counts)))
-    assert Rule.from_dict(rule.to_dict()) == rule
+    assert FilterRule.from_dict(rule.to_dict()) == rule
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ from oracles import contour, enumeration, pairs
 from calipers.bracket import Bracket
 from calipers.calibrate import calibrate, one_target, solve
 from calipers.errors import InputError
-from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
+from calipers.guarantee import Guarantee
+from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
 from calipers.mechanisms import Patterns, TreeNoise
 from calipers.run import Run
-from calipers.stated import Guarantee
 
 POISSON = Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0)
 FIXED = Run(dataset_size=10, batch_size=5, epochs=4, noise_multiplier=1.0, sampler="deterministic")
@@ -234,7 +234,7 @@ def test_an_answer_within_reach_is_found_from_afar(
 def test_correlated_noise_and_what_is_beside_a_gradient_are_calibrated() -> None:
     """The noise that is found meets the target, and one percent less does not; a guarantee has no noise."""
     tree = CorrelatedNoise(TreeNoise(100), 1.0, Patterns(100))
-    joint = Beside(Run(sample_rate=0.05, steps=20, noise_multiplier=1.0), (20.0,))
+    joint = JointRelease(Run(sample_rate=0.05, steps=20, noise_multiplier=1.0), (20.0,))
     for what in (tree, joint):
         found = calibrate(what, epsilon=2.0, delta=1e-5)
         assert type(found) is type(what)

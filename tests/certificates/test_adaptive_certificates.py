@@ -25,7 +25,7 @@ from calipers.cli import main
 from calipers_verify import Refused, verify
 from calipers_verify.__main__ import main as checker
 from calipers_verify.adaptive import all_policies
-from calipers_verify.laws import Law
+from calipers_verify.pmfs import LatticePmf
 from calipers_verify.rows import ONE, Row
 
 Change = Callable[[dict[str, Any]], object]
@@ -54,7 +54,7 @@ def test_the_checkers_recursion_bounds_every_policy(window: tuple[int, int]) -> 
     for law in laws:
         low, high = min(law), max(law)
         masses = [fmpz(int(Fraction(law.get(i, 0)) * ONE)) for i in range(low, high + 1)]
-        rows.append(Law(h, Row(low, masses), ONE - int(sum(masses))))
+        rows.append(LatticePmf(h, Row(low, masses), ONE - int(sum(masses))))
     with ctx.workprec(320):
         for budget, epsilon in itertools.product((1, 2, 3, 5), (0.0, 0.25, 0.3, 1.0)):
             truth = best(laws, costs, budget, float(h), epsilon)

@@ -20,7 +20,7 @@ from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run
 from calipers_verify import verify
-from calipers_verify.calls import PRECISION
+from calipers_verify.stop_loss import PRECISION
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.numerics import fourier
 from calipers.run import Run
-from calipers_verify import calls
+from calipers_verify import stop_loss
 from calipers_verify.reading import MOST_EFFORT, spend
 
 ROOT = Path(__file__).parents[2]
@@ -388,7 +388,7 @@ def test_the_charges_page_names_functions_that_exist() -> None:
     for constant in re.findall(r"`([A-Z_]{4,})`", page):
         assert re.search(rf"^{constant}\b.* = ", sources, re.MULTILINE), constant
     assert f"c = {fourier._FFT_CONSTANT:.0f}" in page
-    assert f"{calls.PRECISION} bits" in page
+    assert f"{stop_loss.PRECISION} bits" in page
 
 
 def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:

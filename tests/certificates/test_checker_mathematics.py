@@ -15,11 +15,14 @@ import numpy as np
 from flint import arb, ctx, fmpz
 
 from calipers.certificates.rounds import covering
-from calipers.laws.allocated import first_batch as measured
-from calipers.laws.allocated import hidden_term as hidden
 from calipers.numerics.types import FloatArray
-from calipers_verify import attacks, calls, laws, shuffled
-from calipers_verify.calls import (
+from calipers.pld.allocation import batch_weights as measured
+from calipers.pld.allocation import worst_case_term as hidden
+from calipers_verify import attacks, pmfs, shuffled, stop_loss
+from calipers_verify.reading import MOST_EFFORT, Refused, read, spend
+from calipers_verify.rows import ONE, Row, product
+from calipers_verify.steps import Phase, bound
+from calipers_verify.stop_loss import (
     ball,
     displaced,
     gaussian,
@@ -29,16 +32,13 @@ from calipers_verify.calls import (
     realized,
     turned,
 )
-from calipers_verify.reading import MOST_EFFORT, Refused, read, spend
-from calipers_verify.rows import ONE, Row, product
-from calipers_verify.steps import Phase, bound
-from calipers_verify.sums import Plan, connected, summed
-from calipers_verify.sums import call_of as call_of_sum
+from calipers_verify.sums import SumPlan, connected, summed
+from calipers_verify.sums import stop_loss_of as call_of_sum
 
 
 @pytest.fixture(autouse=True)
 def _precise() -> Iterator[None]:
-    with ctx.workprec(calls.PRECISION):
+    with ctx.workprec(stop_loss.PRECISION):
         yield
 
 
@@ -150,8 +150,8 @@ def test_blocks_are_above_adaptive_adversaries_and_below_worst_terms(
     """Two rounds: no pair of gradients pays more, whatever is replied; and less than a choice for every strike does."""
     r = Fraction(7, 10)
     monkeypatch.setattr(shuffled, "ROUNDS", 2)
-    payoff = shuffled.block_call(shuffled.halves(ball(r), ball(Fraction(k)), replaced), Fraction(1, 16), 300)
-    plan = Plan(Fraction(1, 64), (0, 0), (0, 0), 400, 400, -(1 << 14), 1 << 18)
+    payoff = shuffled.block_stop_loss(shuffled.halves(ball(r), ball(Fraction(k)), replaced), Fraction(1, 16), 300)
+    plan = SumPlan(Fraction(1, 64), (0, 0), (0, 0), 400, 400, -(1 << 14), 1 << 18)
     term = connected(displaced(ball(r), ball(Fraction(k)), replaced), plan)
     worst = call_of_sum(summed([(term, 2)], plan), plan.unit)
     gains = []
@@ -165,7 +165,7 @@ def test_blocks_are_above_adaptive_adversaries_and_below_worst_terms(
 def test_blocks_and_the_rounds_left_over_make_the_sum() -> None:
     """31 rounds as a block and 15 terms: above an attack that is played, below 31 worst terms; 15 are no block."""
     phase = Phase("dropping", 1, Fraction(1, 4), False, Fraction(31, 32), 31, True, 320, 10)
-    plan = Plan(Fraction(1, 32), (0,) * 5, (0, 0, 1, 1, 2), 90, 28, -(1 << 12), 1 << 16)
+    plan = SumPlan(Fraction(1, 32), (0,) * 5, (0, 0, 1, 1, 2), 90, 28, -(1 << 12), 1 << 16)
     some, x = (Fraction(1, 10), 160), Fraction(0)
     worst, found = (bound(phase, x, False, (plan, each, None)) for each in (None, some))
     z = np.random.default_rng(3).standard_normal((60_000, 31))
@@ -177,7 +177,7 @@ def test_blocks_and_the_rounds_left_over_make_the_sum() -> None:
         bound(phase._replace(rounds=15), x, False, (plan, some, None))
 
 
-def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> laws.Law:
+def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> pmfs.LatticePmf:
     """The split of one Gaussian, built here by slopes of its call, and checked by the checker."""
 
     def call(x: Fraction) -> arb:
@@ -195,17 +195,17 @@ def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> laws.Law:
         int((k[i] * (falls[i] - falls[i + 1]) * ONE).upper().ceil().unique_fmpz()) + 1 for i in range(len(places))
     ]
     infinity = int((heights[-1] * ONE).upper().ceil().unique_fmpz()) + 1
-    return laws.dominating((places, masses, infinity), spacing, heights)
+    return pmfs.dominating((places, masses, infinity), spacing, heights)
 
 
 @pytest.mark.parametrize("parts", [(1,), (7,), (16,), (9, 3)])
 def test_products_of_gaussians_are_above_the_gaussian_of_all_and_close(parts: tuple[int, ...]) -> None:
     """T Gaussians compose to one with mu sqrt(T): the bound is never below, and close, coarsened or not, in phases."""
     law, count = gaussian_law(Fraction(1, 64), Fraction(1, 4), 160), sum(parts)
-    total = laws.power([(law, part) for part in parts], ONE >> 60)
+    total = pmfs.power([(law, part) for part in parts], ONE >> 60)
     assert total.spacing == law.spacing * (2 if max(parts) >= 8 else 1)
     for epsilon in (Fraction(0), Fraction(1, 3), Fraction(1), Fraction(2)):
-        bound = laws.delta_bound(total, epsilon)
+        bound = pmfs.delta_bound(total, epsilon)
         truth = gaussian(ball(Fraction(1, 4)) * arb(count).sqrt(), ball(epsilon))
         assert bound >= truth
         assert float(bound.mid()) <= 1.02 * float(truth.mid()) + 1e-12
@@ -214,15 +214,15 @@ def test_products_of_gaussians_are_above_the_gaussian_of_all_and_close(parts: tu
 def test_trimming_and_coarsening_only_add() -> None:
     """V grows at every k, and a law that is moved left instead falls below somewhere."""
     law = gaussian_law(Fraction(1, 32), Fraction(1, 2), 200)
-    coarse, cut = laws.coarsened(law), laws.trimmed(law, ONE // 1000)
+    coarse, cut = pmfs.coarsened(law), pmfs.trimmed(law, ONE // 1000)
     left = law._replace(row=law.row._replace(low=law.row.low - 1))
     assert cut.infinity > law.infinity
     worse = []
     for epsilon in (Fraction(n, 37) for n in range(-60, 60)):
-        value = laws.delta_bound(law, epsilon)
-        assert laws.delta_bound(coarse, epsilon) >= value - ball(Fraction(1, 10**70))
-        assert laws.delta_bound(cut, epsilon) >= value - ball(Fraction(1, 10**70))
-        worse.append(bool(laws.delta_bound(left, epsilon) < value))
+        value = pmfs.delta_bound(law, epsilon)
+        assert pmfs.delta_bound(coarse, epsilon) >= value - ball(Fraction(1, 10**70))
+        assert pmfs.delta_bound(cut, epsilon) >= value - ball(Fraction(1, 10**70))
+        worse.append(bool(pmfs.delta_bound(left, epsilon) < value))
     assert any(worse)
 
 
@@ -237,7 +237,7 @@ def test_integer_products_round_every_mass_the_same_way() -> None:
             assert exact <= int(value) <= exact + 1 if up else exact - 1 < int(value) <= exact
 
 
-PLAN = Plan(Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
+PLAN = SumPlan(Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
 
 
 @pytest.mark.parametrize("terms", [1, 2, 3, 5])
@@ -390,7 +390,7 @@ def test_a_batch_of_the_pool_is_above_its_term_and_what_measure_charges(replaced
     x, r = 0.375, 0.5
     term = hidden.replaced(1 / r, x) if replaced else hidden.zeroed_out(1 / r, x, back)
     known = float(gaussian(ball(Fraction(2 * r if replaced else r)), ball(Fraction(x))).mid())
-    call = shuffled.first_batch(Fraction(x), ball(Fraction(r)), replaced, back, pool)
+    call = shuffled.first_batch_stop_loss(Fraction(x), ball(Fraction(r)), replaced, back, pool)
     shifts = (r, -r) if replaced else (0.0, r) if back else (r, 0.0)
     present, absent = (np.exp(shift * NOISE - shift**2 / 2) for shift in shifts)
     first = pool * (present - math.exp(x) * absent)
@@ -427,17 +427,17 @@ def test_weights_are_those_of_measure_and_nothing_less_is_accepted(
     monkeypatch.setattr(measured, "_WORSE", 1.0)
     record = covering(width, batch, size, exponent)
     assert record is not None
-    shift, constants = Fraction(width) ** 2, read(record, shuffled.COVER, "cover")
+    shift, constants = Fraction(width) ** 2, read(record, shuffled.WEIGHTS, "cover")
     low, high, exposed, alone = (float(each.mid()) for each in shuffled.weights(size, batch, shift, constants))
     assert alone == 0.0
-    known = measured.cover.__wrapped__(width, batch, size, exponent)
+    known = measured.find_majorant.__wrapped__(width, batch, size, exponent)
     assert known is not None
     assert abs(high - known.high) < 1e-4
     assert abs(exposed / known.exposed - 1) < 1e-3
     many, few = constants[-2:]
     assert abs(many * low + few * high - (size / batch - 1)) < 1e-9
     assert (many, few) == (known.many, known.few)
-    names, level = list(shuffled.COVER), constants[4]
+    names, level = list(shuffled.WEIGHTS), constants[4]
     for name, value in (
         ("few", few - 1),
         ("many", many + 2),
@@ -474,16 +474,16 @@ def test_weights_after_a_pool_are_those_of_measure(
     assert abs(ratio / (1 - loss) / weights.largest - 1) < 0.01
     assert abs(exposed / shown.exposed - 1) < 1e-6
     assert abs(alone / shown.alone - 1) < 0.1
-    constants = read(record, shuffled.COVER, "cover")
+    constants = read(record, shuffled.WEIGHTS, "cover")
     low, high, _, _ = (float(each.mid()) for each in shuffled.weights(size, batch, Fraction(width) ** 2, constants))
-    known = measured.cover.__wrapped__(width, batch, size, exponent, pool)
+    known = measured.find_majorant.__wrapped__(width, batch, size, exponent, pool)
     assert known is not None
     assert abs(high / known.high - 1) < 0.05
     many, few = constants[-2:]
     assert abs(many * low + few * high - (size / batch - pool)) < 1e-8
     for name, value in (("many", 2 * many), ("pool", size // batch)):
         changed = list(constants)
-        changed[list(shuffled.COVER).index(name)] = value
+        changed[list(shuffled.WEIGHTS).index(name)] = value
         with pytest.raises(Refused):
             shuffled.weights(size, batch, Fraction(width) ** 2, tuple(changed))
 
@@ -512,7 +512,7 @@ def test_random_weights_of_batches_are_covered() -> None:
     width, batch, size, exponent = 0.5, 50, 1000, 5.0
     record = covering(width, batch, size, exponent)
     assert record is not None
-    constants = read(record, shuffled.COVER, "cover")
+    constants = read(record, shuffled.WEIGHTS, "cover")
     low, high, exposed, _ = (float(each.mid()) for each in shuffled.weights(size, batch, Fraction(1, 4), constants))
     bound = np.sort([low] * constants[-2] + [high] * constants[-1])[::-1].cumsum()
     rng, misses, uneven = np.random.default_rng(5), 0, 0

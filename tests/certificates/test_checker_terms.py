@@ -15,17 +15,17 @@ pytest.importorskip("flint", reason="python-flint comes with the extra test")
 from flint import arb, ctx, fmpz
 from mpmath import mp
 
-from calipers_verify import attacks, calls, checker, laws
-from calipers_verify.calls import ball, tail
+from calipers_verify import attacks, checker, pmfs, stop_loss
 from calipers_verify.neighbors import cut, neighbors_of
 from calipers_verify.reading import Refused
-from calipers_verify.rows import ONE, Row, composed, halved, window
+from calipers_verify.rows import ONE, Row, coarser, composed, window
 from calipers_verify.steps import Phase, phases_of
+from calipers_verify.stop_loss import ball, tail
 
 
 @pytest.fixture(autouse=True)
 def _precise() -> Iterator[None]:
-    with ctx.workprec(calls.PRECISION):
+    with ctx.workprec(stop_loss.PRECISION):
         yield
 
 
@@ -136,7 +136,7 @@ def test_places_are_cut_only_where_little_is() -> None:
 def test_halving_keeps_mass_and_mean() -> None:
     """Both shares of an odd place are half of it, whether the row begins at an odd or at an even place."""
     for low in (-3, -2, 5):
-        coarse = halved(row(low, 10, 20, 30, 40), False)
+        coarse = coarser(row(low, 10, 20, 30, 40), False)
         assert sum(map(int, coarse.masses)) == 100
         assert sum(2 * n * int(mass) for n, mass in enumerate(coarse.masses, coarse.low)) == sum(
             n * mass for n, mass in enumerate((10, 20, 30, 40), low)
@@ -164,7 +164,7 @@ def test_a_replaced_record_s_known_batch_costs_what_two_gaussians_do() -> None:
     phase = Phase("dealt", steps, 1 / sigma**2, True)
     mu, x = mp.mpf(2) * mp.sqrt(steps), mp.mpf(8)
     exact = mp.ncdf(mu / 2 - x / mu) - mp.exp(x) * mp.ncdf(-mu / 2 - x / mu)
-    found = calls.gaussian(checker.fixed_batches([phase], "upper"), ball(epsilon))
+    found = stop_loss.gaussian(checker.fixed_batches([phase], "upper"), ball(epsilon))
     assert abs(float(found.mid()) - float(exact)) < 1e-12
     assert abs(float((phase.mu * phase.mu).mid()) - 4.0) < 1e-12
 
@@ -256,8 +256,10 @@ def test_shuffled_epochs_have_the_kind_of_their_remainder_and_view() -> None:
 
 def test_infinity_of_either_law_is_infinity_of_the_product() -> None:
     """1 - (1 - a)(1 - b) of two laws of mass 1, rounded up; never less."""
-    first, second = (laws.Law(Fraction(1, 8), row(0, ONE // 2, ONE // 2 - lost), lost) for lost in (ONE // 5, ONE // 7))
-    found = laws.multiplied(first, second, 0)
+    first, second = (
+        pmfs.LatticePmf(Fraction(1, 8), row(0, ONE // 2, ONE // 2 - lost), lost) for lost in (ONE // 5, ONE // 7)
+    )
+    found = pmfs.multiplied(first, second, 0)
     exact = ONE - Fraction((ONE - first.infinity) * (ONE - second.infinity), ONE)
     assert exact <= found.infinity <= exact + 2
 
@@ -271,5 +273,5 @@ def test_the_call_of_a_displaced_record_is_its_integral(c: float) -> None:
         a, b = (r * shift for shift in (right if c > 0 else left))
         value = np.exp(a * z - a * a / 2) - k * np.exp(b * z - b * b / 2) - c
         exact = float(np.maximum(value, 0.0) @ density)
-        found = calls.displaced(ball(Fraction(7, 10)), ball(Fraction(13, 10)), replaced)(ball(Fraction(c)))
+        found = stop_loss.displaced(ball(Fraction(7, 10)), ball(Fraction(13, 10)), replaced)(ball(Fraction(c)))
         assert abs(float(found.mid()) - exact) < 1e-7

@@ -19,7 +19,7 @@ from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "calipers"
-INNER = ("laws", "measure", "samplers")
+INNER = ("pld", "measure", "samplers")
 """The rooms whose mathematics a successor has to read."""
 CACHES = ("lru_cache", "cache")
 """Decorators that keep answers for the whole process."""
@@ -158,7 +158,7 @@ def table(listed: list[Module]) -> list[tuple[str, object]]:
     lines: dict[str, int] = defaultdict(int)
     for module in listed:
         lines[module.room] += module.lines
-    laws = [module for module in listed if module.room == "laws"]
+    laws = [module for module in listed if module.room == "pld"]
     inner = [module for module in listed if module.room in INNER]
     floats = sum(
         isinstance(node, ast.Constant) and type(node.value) is float for m in laws for node in ast.walk(m.tree)
@@ -170,19 +170,19 @@ def table(listed: list[Module]) -> list[tuple[str, object]]:
     shuffled = passed({**mnist, "epochs": 10, "sampler": "shuffle", "adjacency": "zero-out"})
     return [
         ("lines of src/calipers", sum(lines.values())),
-        ("lines of laws + measure + samplers", sum(lines[room] for room in INNER)),
+        ("lines of pld + measure + samplers", sum(lines[room] for room in INNER)),
         *((f"  {room}", lines[room]) for room in INNER),
         ("files a number passes, Poisson / shuffled", f"{poisson[0]} / {shuffled[0]}"),
         ("deepest stack, Poisson / shuffled", f"{poisson[1]} / {shuffled[1]}"),
-        ("named numeric constants in laws", sum(len(m.constants()) for m in laws)),
-        ("floats in laws", floats),
-        ("functions cached for the process: src / laws", _both(listed, laws, CACHES)),
-        ("methods cached with their object: src / laws", _both(listed, laws, OWNED)),
-        ("collections filled at module level in laws", sum(len(m.mutable()) for m in laws)),
-        ("functions called epsilon in laws, measure, samplers, curves", len(searches)),
+        ("named numeric constants in pld", sum(len(m.constants()) for m in laws)),
+        ("floats in pld", floats),
+        ("functions cached for the process: src / pld", _both(listed, laws, CACHES)),
+        ("methods cached with their object: src / pld", _both(listed, laws, OWNED)),
+        ("collections filled at module level in pld", sum(len(m.mutable()) for m in laws)),
+        ("functions called epsilon in pld, measure, samplers, curves", len(searches)),
         ("type names defined more than once", len(repeated_types(listed))),
         ("import circles (pairs of files)", len(circles(listed))),
-        ("public functions with Returns in laws, measure, samplers", f"{said} of {public}"),
+        ("public functions with Returns in pld, measure, samplers", f"{said} of {public}"),
         ("folders of src/calipers with a README", len(list(SOURCE.rglob("README.md")))),
     ]
 
@@ -202,7 +202,7 @@ def main() -> None:
     if chosen.types:
         print("\n".join(f"{name}: {', '.join(places)}" for name, places in repeated_types(listed).items()))
     if chosen.constants:
-        print("\n".join(f"{m.name}: {', '.join(m.constants())}" for m in listed if m.room == "laws" and m.constants()))
+        print("\n".join(f"{m.name}: {', '.join(m.constants())}" for m in listed if m.room == "pld" and m.constants()))
     if not (chosen.circles or chosen.types or chosen.constants):
         for label, value in table(listed):
             print(f"| {label} | {value} |")

@@ -19,7 +19,7 @@ if __name__ == "__main__":
 import numpy as np
 from oracles.shuffled_recursion import exact_divergence
 
-from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from drivers.many import part_of
 
 NOISES = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)

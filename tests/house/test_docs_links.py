@@ -80,7 +80,7 @@ def test_every_place_that_a_statement_names_is_in_the_documentation() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_every_file_of_ours_that_a_page_names_is_there(page: Path) -> None:
-    """`tests/laws/test_pool.py`, `laws/core/law.py:split`: in the repository, or in one of the two packages."""
+    """`tests/pld/test_pool.py`, `pld/core/pmf.py:split`: in the repository, or in one of the two packages."""
     text = FENCE.sub("", page.read_text("utf-8"))
     named = re.findall(r"`((?:[\w.-]+/)+[a-z0-9_]+\.py)(?::\w+)?`", text)
     places = (ROOT, ROOT / "src", ROOT / "src" / "calipers")

@@ -20,9 +20,9 @@ from oracles.shuffled_recursion import exact_divergence
 import calipers as cp
 from calipers.certificates.certify import _CLEARLY
 from calipers.cli import main
-from calipers.laws.allocated.recursion import FINE
-from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.pld.allocation.recursion import FINE
+from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

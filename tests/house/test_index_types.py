@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from calipers.bracket import Side
-from calipers.laws.composed.convolve import LatticePlan, compose_lower, compose_upper
-from calipers.laws.core.law import Law
+from calipers.pld.composition.convolve import LatticePlan, compose_lower, compose_upper
+from calipers.pld.core.pmf import PrivacyLossPmf
 
 SOURCE = Path(__file__).parents[2] / "src" / "calipers"
-ROOMS = ("curves", "laws", "measure", "mechanisms", "numerics", "samplers")
+ROOMS = ("curves", "pld", "measure", "mechanisms", "numerics", "samplers")
 INDEXED = {"bincount": 0, "repeat": 1, "reduceat": 1}
 """Which argument has to be an index."""
 
@@ -64,7 +64,7 @@ def test_a_composition_counts_with_narrow_indices(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(np, "intp", np.int32)
     monkeypatch.setattr(np, "bincount", strict)
     ratio, q = np.array([-0.3, 0.0, 0.4]), np.array([0.3, 0.5, 0.2])
-    law = Law(ratio, np.log(q) + ratio, np.log(q), side)
+    law = PrivacyLossPmf(ratio, np.log(q) + ratio, np.log(q), side)
     plan = LatticePlan(0.05, 0.01, 2.0, -30.0)
     (compose_upper if side is Side.UPPER else compose_lower)([(law, 400)], plan)
     assert len(asked) > 2

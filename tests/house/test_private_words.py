@@ -48,7 +48,7 @@ def test_reports_use_the_words_of_the_field() -> None:
         ("epochs that leave nothing over", ["leave nothing over"]),
         ("the bracket is closed to 0.1 %", ["bracket is closed"]),
         ("The usual claim and the usual accounting", ["usual claim", "usual accounting"]),
-        ("An UPPER law, by the law of large numbers, of calipers.laws", ["law"]),
+        ("An UPPER law, by the law of large numbers, of calipers.pld", ["law"]),
         ("what licenses the numbers (Apache License)", ["licenses"]),
         ("data collection exposure, and an exposure", ["exposure"]),
         ("upper bound, lower bound, threshold, remainder, allocated, revealed", []),

@@ -49,7 +49,7 @@ def test_the_stored_brackets_are_those_of_the_listed_runs() -> None:
 def test_the_figures_count_what_they_say() -> None:
     """Constants in capitals, one by one; modules that import each other; types defined twice."""
     listed = {module.name: module for module in modules()}
-    assert {"calipers.bracket", "calipers.laws.core.law"} <= set(listed)
+    assert {"calipers.bracket", "calipers.pld.core.pmf"} <= set(listed)
     first, second = (_module(name, text) for name, text in (("a", FIRST), ("b", SECOND)))
     assert first.constants() == ["ONE", "_TWO", "_THREE", "TABLE"]
     assert circles([first, second]) == ["calipers.a <-> calipers.b"]

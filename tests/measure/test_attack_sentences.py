@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from calipers.laws.allocated.shuffle import ShuffleTest
 from calipers.measure import measure
 from calipers.measure.bounds import Bounds
-from calipers.measure.composed import LawAttack
+from calipers.measure.composed import ComposedAttack
+from calipers.pld.allocation.shuffle_attack import ShuffleTest
 from calipers.run import Run
 
 
@@ -30,7 +30,7 @@ def gain(threshold: float, epsilon: float, reversed_: bool) -> float:
 @pytest.mark.parametrize("epsilon", [0.3, 0.7, 2.0])
 def test_the_threshold_in_the_sentence_is_the_best_one(epsilon: float, reversed_: bool) -> None:
     """A likelihood ratio test is best at e^epsilon, or at e^-epsilon when its answer is "zeroed out"."""
-    attack = LawAttack(None, "", ("present", "zeroed out"))  # type: ignore[arg-type]
+    attack = ComposedAttack(None, "", ("present", "zeroed out"))  # type: ignore[arg-type]
     sentence = attack.test_at(0.1, epsilon, reversed_).statement
     said = re.search(r"Say '(.*)' when the sum of all scores (is below|exceeds) (-?[\d.]+)\.$", sentence)
     assert said is not None
@@ -68,4 +68,4 @@ def test_a_jaw_does_not_serve_the_other_side() -> None:
     """A proof is no attack: an evaluation with both bounds of one side cannot be built."""
     found = measure(Run(sample_rate=1.0, steps=1, noise_multiplier=1.0)).evaluation
     with pytest.raises(AssertionError):
-        Bounds(found.below, found.above)
+        Bounds(found.lower, found.upper)

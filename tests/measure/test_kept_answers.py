@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calipers.errors import CertificationError, InputError, UnsupportedError
-from calipers.kept import kept
+from calipers.memoize import memoize
 
 
 class Asked:
@@ -14,7 +14,7 @@ class Asked:
     def __init__(self) -> None:
         self.thoughts = 0
 
-    @kept
+    @memoize
     def half(self, number: int) -> int:
         """Of even numbers."""
         self.thoughts += 1

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from calipers.laws.core.law import Law
-from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.measure.bounds import Bounds
 from calipers.measure.routes import evaluated
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.normal import gaussian_delta
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import AttainedPair, DominatingPair, TwoSidedPair
 from calipers.samplers.analysis import Analysis, Attack, Proof, closed
 
 MU, EPSILON, TOLERANCE = 0.7, 0.4, 1e-2
@@ -33,34 +33,34 @@ class Flattering:
         self.pair = pair
 
 
-class Proven(UpperSource):
+class Proven(DominatingPair):
     """Laws of one Gaussian release; alone it claims to be perfect."""
 
-    lone_proof = Flattering()  # type: ignore[assignment]
+    single_proof = Flattering()  # type: ignore[assignment]
 
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         return GAUSSIAN.upper(resolution, log_tail)
 
 
-class Shown(LowerSource):
+class Shown(AttainedPair):
     """Laws of one Gaussian release; alone it claims to show everything."""
 
-    lone_attack = Flattering()  # type: ignore[assignment]
+    single_attack = Flattering()  # type: ignore[assignment]
 
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         return GAUSSIAN.lower(resolution, log_tail)
 
 
 @dataclass(frozen=True)
-class Both(LawSource):
+class Both(TwoSidedPair):
     """Both; alone it claims both."""
 
-    lone_pair = Flattering(pair=True)  # type: ignore[assignment]
+    single_pair = Flattering(pair=True)  # type: ignore[assignment]
 
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         return GAUSSIAN.upper(resolution, log_tail)
 
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         return GAUSSIAN.lower(resolution, log_tail)
 
 
@@ -83,7 +83,7 @@ def attacked(count: int) -> Bounds:
 def test_upper_bounds_of_several_are_those_of_their_composition(kind: Any, count: int) -> None:
     """At least the closed form of N(mu sqrt(T), 1), whatever is claimed of one."""
     exact = float(gaussian_delta(MU * math.sqrt(count), EPSILON))
-    assert exact <= kind(count).above.delta(EPSILON, TOLERANCE).value <= 1.02 * exact
+    assert exact <= kind(count).upper.delta(EPSILON, TOLERANCE).value <= 1.02 * exact
 
 
 @pytest.mark.parametrize("kind", [one_sided, attained, attacked])
@@ -91,12 +91,12 @@ def test_upper_bounds_of_several_are_those_of_their_composition(kind: Any, count
 def test_lower_bounds_of_several_are_those_of_their_composition(kind: Any, count: int) -> None:
     """At most the same closed form."""
     exact = float(gaussian_delta(MU * math.sqrt(count), EPSILON))
-    assert 0.98 * exact <= kind(count).below.delta(EPSILON, TOLERANCE).value <= exact
+    assert 0.98 * exact <= kind(count).lower.delta(EPSILON, TOLERANCE).value <= exact
 
 
 def test_of_a_single_one_what_is_sharper_is_taken() -> None:
     """Otherwise the sources above would test nothing."""
-    assert one_sided(1).above.delta(EPSILON, TOLERANCE).value == 0.0
-    assert one_sided(1).below.delta(EPSILON, TOLERANCE).value == 1.0
-    assert attained(1).above.delta(EPSILON, TOLERANCE).value == 0.0
-    assert attacked(1).below.delta(EPSILON, TOLERANCE).value == 1.0
+    assert one_sided(1).upper.delta(EPSILON, TOLERANCE).value == 0.0
+    assert one_sided(1).lower.delta(EPSILON, TOLERANCE).value == 1.0
+    assert attained(1).upper.delta(EPSILON, TOLERANCE).value == 0.0
+    assert attacked(1).lower.delta(EPSILON, TOLERANCE).value == 1.0

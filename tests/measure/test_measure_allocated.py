@@ -18,9 +18,9 @@ from oracles import contour, enumeration, pairs
 
 from calipers.bracket import Bracket, Kind, Side
 from calipers.errors import InputError
-from calipers.laws.allocated.average import AllocationPair
-from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.measure import Measurement, measure
+from calipers.pld.allocation.average import AllocationPair
+from calipers.pld.composition.attack_product import AttackProduct
 from calipers.reports.answers import Questions, answer
 from calipers.run import Run
 from calipers.samplers import BallsAndBins, Shuffle

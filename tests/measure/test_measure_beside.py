@@ -9,7 +9,7 @@ import pytest
 
 import calipers as cp
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure import Beside, count_noise, joint_noise
+from calipers.measure import JointRelease, count_noise, joint_noise
 
 RUN = cp.Run(sample_rate=0.05, steps=50, noise_multiplier=1.0)
 
@@ -25,10 +25,10 @@ def test_joint_noise_adds_inverse_squares() -> None:
 
 def test_a_count_costs_and_its_correction_pays_for_it() -> None:
     """A visible count leaks visibly more; gradient noise raised by Theorem 1 brings the run back where it was."""
-    alone, joint = cp.measure(RUN).epsilon(1e-5), cp.measure(Beside(RUN, (count_noise(1.0, RUN),))).epsilon(1e-5)
+    alone, joint = cp.measure(RUN).epsilon(1e-5), cp.measure(JointRelease(RUN, (count_noise(1.0, RUN),))).epsilon(1e-5)
     assert joint.lower > alone.upper
     paid = RUN.replace(noise_multiplier=(1.0**-2 - 2.0**-2) ** -0.5)
-    back = cp.measure(Beside(paid, (count_noise(1.0, paid),))).epsilon(1e-5)
+    back = cp.measure(JointRelease(paid, (count_noise(1.0, paid),))).epsilon(1e-5)
     assert back.lower <= alone.upper
     assert alone.lower <= back.upper
 
@@ -41,7 +41,7 @@ def test_a_zeroed_record_moves_the_count_from_clipped_to_not() -> None:
     fixed = cp.Run(dataset_size=11, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="deterministic")
     for adjacency, mu in (("zero-out", math.sqrt(2.0)), ("add-remove", math.sqrt(5.0)), ("substitute", math.sqrt(5.0))):
         run = fixed.replace(adjacency=adjacency)
-        found = cp.measure(Beside(run, (count_noise(1.0, run),))).gdp().mu
+        found = cp.measure(JointRelease(run, (count_noise(1.0, run),))).gdp().mu
         assert found.upper == pytest.approx(mu, rel=1e-11)
 
 
@@ -56,7 +56,7 @@ def test_simulated_joint_test_agrees() -> None:
     count = rng.standard_normal(trials) * deviation + 0.5 * drawn
     log_joint = (gradient - 0.5) / noise**2 + (0.5 * count - 0.125) / deviation**2
     found = cp.measure(
-        Beside(cp.Run(sample_rate=rate, steps=1, noise_multiplier=noise), (count_noise(deviation, RUN),))
+        JointRelease(cp.Run(sample_rate=rate, steps=1, noise_multiplier=noise), (count_noise(deviation, RUN),))
     ).advantage()
     ratio = 1.0 - rate + rate * np.exp(log_joint)
     gain = np.maximum(1.0 - 1.0 / ratio, 0.0)
@@ -70,7 +70,7 @@ def test_layers_are_releases() -> None:
     """Two layers with their own noise are one Gaussian; every sampler may draw the batches."""
     for sampler in ("poisson", "shuffle", "balls-and-bins", "deterministic"):
         run = cp.Run(dataset_size=1000, batch_size=90, epochs=1, noise_multiplier=3.0, sampler=sampler)
-        joint = cp.measure(Beside(run, (4.0,)))
+        joint = cp.measure(JointRelease(run, (4.0,)))
         assert joint.run.noise_multiplier == pytest.approx(2.4, rel=1e-11)
         assert joint.epsilon(1e-4) == cp.measure(joint.run).epsilon(1e-4)
         assert "beside the gradient" in joint.notes[0].lower()
@@ -82,4 +82,4 @@ def test_divisors_that_depend_on_the_data_are_refused() -> None:
         dataset_size=1000, sample_rate=0.1, steps=5, noise_multiplier=1.0, normalization="realized", dimension=9
     )
     with pytest.raises(UnsupportedError, match="depends on the data"):
-        cp.measure(Beside(run, (5.0,)))
+        cp.measure(JointRelease(run, (5.0,)))

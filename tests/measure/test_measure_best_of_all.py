@@ -7,11 +7,11 @@ from dataclasses import replace
 import mpmath
 import pytest
 
-from calipers.laws.composed.direction import Jaws
 from calipers.measure import measure
 from calipers.measure.bounds import Bounds
 from calipers.measure.composed import Composition, PairAttack, PairProof
 from calipers.measure.measurement import Measurement
+from calipers.pld.composition.direction import BoundsWithTest
 from calipers.run import Run
 
 RUN = Run(sample_rate=0.05, steps=100, noise_multiplier=1.5)
@@ -20,20 +20,20 @@ RUN = Run(sample_rate=0.05, steps=100, noise_multiplier=1.5)
 class Vague(Composition):
     """A product that says next to nothing at some places, as a computation that has run out of digits does."""
 
-    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+    def epsilon(self, delta: float, tolerance: float) -> BoundsWithTest:
         """Nothing at 1e-6."""
         found = super().epsilon(delta, tolerance)
-        return found if delta != 1e-6 else Jaws(0.0, 50.0, 1.0, False)
+        return found if delta != 1e-6 else BoundsWithTest(0.0, 50.0, 1.0, False)
 
-    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+    def delta(self, epsilon: float, tolerance: float) -> BoundsWithTest:
         """Nothing at 2."""
         found = super().delta(epsilon, tolerance)
-        return found if epsilon != 2.0 else Jaws(0.0, 1.0, 1.0, False)
+        return found if epsilon != 2.0 else BoundsWithTest(0.0, 1.0, 1.0, False)
 
 
 def vague() -> tuple[Measurement, Measurement]:
     sharp = measure(RUN)
-    above, below = sharp.evaluation.above, sharp.evaluation.below
+    above, below = sharp.evaluation.upper, sharp.evaluation.lower
     assert isinstance(above, PairProof)
     assert isinstance(below, PairAttack)
     composed = Vague(above.composed.product)

@@ -16,11 +16,11 @@ from drivers.many import alone
 
 from calipers.bracket import Side
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.composed.sweep import directed_sweep
-from calipers.laws.divided.collinear import CollinearPair
 from calipers.measure import measure, worst_dataset_size
 from calipers.measure.divided import CollinearProof
 from calipers.mechanisms.gaussian import poisson_gaussian
+from calipers.pld.composition.sweep import directed_sweep
+from calipers.pld.division.collinear import CollinearPair
 from calipers.run import Run
 
 BUSY = 3.0
@@ -176,7 +176,7 @@ def test_where_no_float_holds_a_rate_the_curve_is_not_swept() -> None:
     )
     found = measure(run)
     assert found.epsilon(0.9).lower > 1500.0
-    proof = found.evaluation.above
+    proof = found.evaluation.upper
     assert isinstance(proof, CollinearProof)
     for pair in proof.pairs:
         product = pair.product("calipers:hidden-bit", pair.attacks[0])

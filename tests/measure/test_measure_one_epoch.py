@@ -61,7 +61,7 @@ def test_a_unit_of_three_records_is_the_curve_composed_thrice() -> None:
     Whoever is told where the records are, mostly apart, sees sqrt(3) / 1.1 or little more: then it is 11.43.
     """
     m = cp.measure(cp.Run(batch_size=256, unit="user", records_per_unit=3, **MNIST))
-    chain = next(proof for proof in m.evaluation.above.parts if isinstance(proof, GroupedProof))
+    chain = next(proof for proof in m.evaluation.upper.parts if isinstance(proof, GroupedProof))
     assert 12.7 < chain.epsilon(1e-5, 1e-3).value < 12.713
     apart = math.sqrt(3.0) / 1.1
     assert apart**2 / 2 + apart < m.epsilon(1e-5).upper < 11.43

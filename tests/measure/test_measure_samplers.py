@@ -12,11 +12,11 @@ from oracles import enumeration
 
 from calipers.bracket import Bracket, Kind, Side
 from calipers.errors import InputError
-from calipers.laws.allocated.average import AllocationPair
-from calipers.laws.allocated.shuffle import ShuffleAttack
-from calipers.laws.allocated.switching import SwitchingAttack
-from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.measure import measure
+from calipers.pld.allocation.adaptive_sign import AdaptiveSignAttack
+from calipers.pld.allocation.average import AllocationPair
+from calipers.pld.allocation.shuffle_attack import ShuffleAttack
+from calipers.pld.composition.attack_product import AttackProduct
 from calipers.run import Run
 
 
@@ -141,7 +141,7 @@ def test_the_lower_jaw_takes_the_attack_that_changes_sides(adjacency: str, epoch
     told = found.lower_evidence.statement
     assert told.startswith("The record changes sides.")
     assert ("In every epoch" in told) == (epochs > 1)
-    policy = SwitchingAttack(4.0, 20, tuned=0.0).policy
+    policy = AdaptiveSignAttack(4.0, 20, tuned=0.0).policy
     assert f"After {', '.join(str(t) for t in np.cumsum(policy.blocks)[:-1])} batches" in told
     assert f"exceeds {found.lower:.10g}." in told
 

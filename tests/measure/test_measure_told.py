@@ -12,10 +12,10 @@ import pytest
 
 import calipers as cp
 from calipers.errors import CertificationError
-from calipers.laws.core.drawn_shift import Shifts
-from calipers.measure.bounds import Greatest, Least
-from calipers.measure.units import ToldProof
+from calipers.measure.bounds import MaximumBound, MinimumBound
+from calipers.measure.units import RevealedCountsProof
 from calipers.numerics.normal import gaussian_delta
+from calipers.pld.core.drawn_shift import Shifts
 
 NOISE = 0.8
 
@@ -46,8 +46,8 @@ def test_enumerated_draws_of_two_steps_are_covered(sampler: str, adjacency: str)
         sampler=sampler, dataset_size=size, batch_size=batch, steps=steps, noise_multiplier=NOISE, adjacency=adjacency,
         unit="user", records_per_unit=records,
     )  # fmt: skip
-    parts = cp.measure(run).evaluation.above.parts  # type: ignore[attr-defined]
-    (told,) = (part for part in parts if isinstance(part, ToldProof))
+    parts = cp.measure(run).evaluation.upper.parts  # type: ignore[attr-defined]
+    (told,) = (part for part in parts if isinstance(part, RevealedCountsProof))
     assert [length * NOISE for length in told.steps[0][0].lengths] == pytest.approx(sorted(one))
     assert list(told.steps[0][0].weights) == pytest.approx([one[length] / total for length in sorted(one)])
     for epsilon in (0.0, 1.0, 5.0, 12.0):
@@ -76,9 +76,9 @@ def test_truncated_batches_move_by_those_kept_and_those_displaced() -> None:
         sampler="truncated-poisson", dataset_size=size, sample_rate=rate, max_batch_size=limit, steps=1,
         noise_multiplier=NOISE, unit="user", records_per_unit=records,
     )  # fmt: skip
-    above = cp.measure(run).evaluation.above
-    jaws = [part for jaw in getattr(above, "parts", [above]) for part in getattr(jaw, "parts", [jaw])]
-    for told in (part for part in jaws if isinstance(part, ToldProof)):
+    above = cp.measure(run).evaluation.upper
+    jaws = [part for bound in getattr(above, "parts", [above]) for part in getattr(bound, "parts", [bound])]
+    for told in (part for part in jaws if isinstance(part, RevealedCountsProof)):
         lengths, weights = (np.array(part) for part in (told.steps[0][0].lengths, told.steps[0][0].weights))
         for length in range(1, 5):  # it covers both neighbors, so it may be larger, not smaller
             tail = sum(chance for moves, chance in joined.items() if moves >= length)
@@ -101,10 +101,10 @@ def test_it_is_never_below_an_attack(seed: int) -> None:
         noise_multiplier=float(10 ** rng.uniform(-1.3, 0.5)), records_per_unit=int(rng.integers(2, 12)),
     )  # fmt: skip
     found, delta = cp.measure(run).evaluation, float(10 ** rng.uniform(-9, -2))
-    (told,) = (part for part in found.above.parts if isinstance(part, ToldProof))  # type: ignore[attr-defined]
-    shown = found.below.epsilon(delta, 1e-3).value
+    (told,) = (part for part in found.upper.parts if isinstance(part, RevealedCountsProof))  # type: ignore[attr-defined]
+    shown = found.lower.epsilon(delta, 1e-3).value
     assert shown <= told.epsilon(delta, 1e-3).value < math.inf
-    assert found.below.delta(0.5 * shown, 1e-3).value <= told.delta(0.5 * shown, 1e-3).value
+    assert found.lower.delta(0.5 * shown, 1e-3).value <= told.delta(0.5 * shown, 1e-3).value
 
 
 def test_next_to_no_noise_has_a_finite_proof() -> None:
@@ -146,13 +146,13 @@ def test_totals_that_no_lattice_holds_are_bracketed(sampler: str) -> None:
 
 def test_rare_lengths_are_charged() -> None:
     """A length that hardly ever occurs: epsilon at a delta above its probability does not see it, below it does."""
-    told = ToldProof(((Shifts.of([0.0, 1.0, 100.0], [0.5, 0.5 - 1e-8, 1e-8]), 1),))
+    told = RevealedCountsProof(((Shifts.of([0.0, 1.0, 100.0], [0.5, 0.5 - 1e-8, 1e-8]), 1),))
     assert told.epsilon(1e-3, 1e-3).value < 10.0
     assert told.epsilon(1e-9, 1e-3).value > 0.4 * 100.0**2
     assert told.delta(0.3 * 100.0**2, 1e-3).value >= 1e-8 * (1.0 - 1e-6)
 
 
-class Refusing(ToldProof):
+class Refusing(RevealedCountsProof):
     """Answers nothing."""
 
     def epsilon(self, delta: float, tolerance: float) -> NoReturn:
@@ -163,8 +163,8 @@ class Refusing(ToldProof):
 def test_who_cannot_answer_leaves_it_to_the_others_but_not_the_neighbors() -> None:
     """Proofs compete, so one that refuses is no loss; a neighbor that is not proven is no guarantee."""
     steps = ((Shifts.of([0.0, 1.0], [0.5, 0.5]), 3),)
-    told, refusing = ToldProof(steps), Refusing(steps)
-    assert Least((told, refusing)).epsilon(1e-5, 1e-3) == told.epsilon(1e-5, 1e-3)
-    for none in (Least((refusing, refusing)), Greatest((told, refusing)), Greatest((refusing, told))):
+    told, refusing = RevealedCountsProof(steps), Refusing(steps)
+    assert MinimumBound((told, refusing)).epsilon(1e-5, 1e-3) == told.epsilon(1e-5, 1e-3)
+    for none in (MinimumBound((refusing, refusing)), MaximumBound((told, refusing)), MaximumBound((refusing, told))):
         with pytest.raises(CertificationError):
             none.epsilon(1e-5, 1e-3)

@@ -10,9 +10,9 @@ from scipy.stats import binom, norm
 
 import calipers as cp
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure import Beside, measure
+from calipers.guarantee import Guarantee
+from calipers.measure import JointRelease, measure
 from calipers.measure.routes import others_are_zero
-from calipers.stated import Guarantee
 
 GAUSSIAN = cp.Run(sample_rate=1.0, steps=4, noise_multiplier=2.0)  # mu = sqrt(4)/2 = 1
 SAMPLED = cp.Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0)
@@ -121,7 +121,7 @@ def test_the_list_is_claimed_only_where_its_proof_holds(change):
 
 def test_a_joint_release_has_no_short_list():
     """A count that every candidate moves is no orthogonal direction."""
-    joint = measure(Beside(SAMPLED, (10.0,)))
+    joint = measure(JointRelease(SAMPLED, (10.0,)))
     assert not joint.others_zero
     assert joint.success(0.01).lower == 0.01
 

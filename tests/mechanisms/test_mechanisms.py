@@ -14,8 +14,6 @@ from oracles import enumeration
 
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.composed.product import Product
-from calipers.laws.composed.renyi import renyi
 from calipers.mechanisms import (
     DiscreteGaussian,
     approximate_dp,
@@ -26,6 +24,8 @@ from calipers.mechanisms import (
     randomized_response,
 )
 from calipers.numerics.normal import gaussian_epsilon
+from calipers.pld.composition.product import Product
+from calipers.pld.composition.renyi import renyi
 
 
 def check_between(jaws, truth, width=1e-3) -> None:
@@ -173,11 +173,11 @@ def test_many_atoms_are_taken_together_on_the_safe_side(side: Side) -> None:
     q = np.exp(-0.5 * np.square(k / sigma))
     p = np.exp(-0.5 * np.square((k - shift) / sigma))
     pair = DiscreteGaussian(sigma, shift)
-    law = (pair.upper if side is Side.UPPER else pair.lower)(0.05, -40.0)
-    assert law.size < 1000
+    pmf = (pair.upper if side is Side.UPPER else pair.lower)(0.05, -40.0)
+    assert pmf.size < 1000
     for epsilon in (0.0, 5e-4, 1.5e-3):
         truth = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)) / math.fsum(q)
-        found = law.delta(epsilon)
+        found = pmf.delta(epsilon)
         assert (found >= truth * (1.0 - 1e-12)) if side is Side.UPPER else (found <= truth * (1.0 + 1e-12))
         assert found == pytest.approx(truth, rel=4e-3)  # cells of 0.05 deviations, three deviations out
 
@@ -189,17 +189,17 @@ def test_cells_of_a_wide_discrete_gaussian_hold_the_sums_of_their_atoms(sigma: f
     norm = math.fsum(math.exp(-0.5 * (k / sigma) ** 2) for k in range(-round(12 * sigma), round(12 * sigma) + 1))
     log_tail, width = -200.0, math.floor(0.25 * sigma)
     reach = math.ceil(sigma * math.sqrt(404.0)) + 2
-    law = source.lower(0.25, log_tail)
-    first = [i * width - reach for i in range(law.size)]
-    for cell in range(0, law.size, 10):
+    pmf = source.lower(0.25, log_tail)
+    first = [i * width - reach for i in range(pmf.size)]
+    for cell in range(0, pmf.size, 10):
         atoms = range(first[cell], first[cell] + width)
-        for log_mass, mean in ((law.log_q[cell], 0), (law.log_p[cell], sensitivity)):
+        for log_mass, mean in ((pmf.log_q[cell], 0), (pmf.log_p[cell], sensitivity)):
             top = max(-0.5 * ((k - mean) / sigma) ** 2 for k in (atoms[0], atoms[-1], mean) if k in atoms)
             total = math.fsum(math.exp(-0.5 * ((k - mean) / sigma) ** 2 - top) for k in atoms)
             assert log_mass == pytest.approx(top + math.log(total / norm), abs=1e-13 + 1e-15 * abs(top))
-    law = source.upper(0.25, log_tail)
-    assert math.fsum(np.exp(law.log_q)) == pytest.approx(1.0, abs=1e-13)
-    assert math.fsum(np.exp(law.log_p)) == pytest.approx(1.0, abs=1e-13)
+    pmf = source.upper(0.25, log_tail)
+    assert math.fsum(np.exp(pmf.log_q)) == pytest.approx(1.0, abs=1e-13)
+    assert math.fsum(np.exp(pmf.log_p)) == pytest.approx(1.0, abs=1e-13)
 
 
 def test_a_wide_discrete_gaussian_composes_quickly() -> None:

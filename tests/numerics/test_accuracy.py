@@ -6,9 +6,9 @@ Calipers rests on the constants of this file: on its range each function has at 
 (Arb) on many arguments of every range; run this once on a new machine, a new NumPy or a new SciPy. A random check is no
 proof: the constants are at least twice the worst error seen.
 
-How they are used. Exponentials of log masses and sums of a dozen of them: `laws/core/pair.py`, `laws/core/law.py`
+How they are used. Exponentials of log masses and sums of a dozen of them: `pld/core/pair.py`, `pld/core/pmf.py`
 (`ATOM_ROUNDING`, 4e-15 = 36 u). Normal tails through `erfcx`, `ndtr`, `log_ndtr`, `ndtri`: `numerics/normal.py`
-(`GAUSSIAN_RELATIVE_ERROR`, 1e-12 = 9,000 u, which also pays for quadrature) and `laws/allocated/average_tests.py`,
+(`GAUSSIAN_RELATIVE_ERROR`, 1e-12 = 9,000 u, which also pays for quadrature) and `pld/allocation/average_tests.py`,
 where the x^2 units of `log_ndtr` far to the right are charged with the rounding of its argument.
 
 **Inputs.** A run is what its doubles say: q, sigma, delta and epsilon are exact by definition. Three numbers are

@@ -24,7 +24,7 @@ from calipers.numerics.fourier import (
     product_with_large_jumps,
     two_norm,
 )
-from calipers.numerics.slow_waves import slow_waves
+from calipers.numerics.low_frequencies import low_frequencies
 
 BITS = 256
 """Fixed-point convolution in Python integers keeps this many bits, five times what a float has."""
@@ -126,7 +126,7 @@ def test_slow_waves_themselves() -> None:
     n, count = 5000, 10**6
     weights = narrow(n, 0.4)
     rough = scipy.fft.rfft(weights) ** count
-    found = slow_waves([(weights, count)], rough, n)
+    found = low_frequencies([(weights, count)], rough, n)
     assert found is not None
     assert 3 <= len(found.index) < 300
     worst = mp.mpf(0)
@@ -137,7 +137,7 @@ def test_slow_waves_themselves() -> None:
             exact = mp.fsum(mp.mpf(float(weights[s])) * t for s, t in zip(places, turn, strict=True)) ** count
             worst += 2 * abs(mp.mpc(complex(value)) - exact) ** 2
         assert mp.sqrt(worst / n) <= found.error <= 1e-9
-    assert slow_waves([(weights, 10)], scipy.fft.rfft(weights) ** 10, n) is None
+    assert low_frequencies([(weights, 10)], scipy.fft.rfft(weights) ** 10, n) is None
 
 
 def test_slow_waves_of_one_wide_term_beside_many_narrow_ones() -> None:
@@ -148,7 +148,7 @@ def test_slow_waves_of_one_wide_term_beside_many_narrow_ones() -> None:
     n = 300
     wide, thin = bell(n, 25.0), narrow(n, 0.12)
     powers = [(wide, 1), (thin, 20_000)]
-    found = slow_waves(powers, scipy.fft.rfft(wide) * scipy.fft.rfft(thin) ** 20_000, n)
+    found = low_frequencies(powers, scipy.fft.rfft(wide) * scipy.fft.rfft(thin) ** 20_000, n)
     assert found is not None
     square = mp.mpf(0)
     with mp.workdps(40):

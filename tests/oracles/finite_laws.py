@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.numerics.types import FloatArray
+from calipers.pld.core.pmf import ATOM_ROUNDING, PrivacyLossPmf
 
 
-def law_of(p: FloatArray, q: FloatArray, side: Side) -> Law:
+def law_of(p: FloatArray, q: FloatArray, side: Side) -> PrivacyLossPmf:
     """Entries with q = 0 are mass at infinity, entries with p = 0 mass at zero."""
     assert abs(p.sum() - 1.0) <= 1e-9
     assert abs(q.sum() - 1.0) <= 1e-9
@@ -17,7 +17,7 @@ def law_of(p: FloatArray, q: FloatArray, side: Side) -> Law:
     log_p, log_q = np.log(p[both]), np.log(q[both])
     order = np.argsort(log_p - log_q, kind="stable")
     ratio = (log_p - log_q)[order]
-    return Law(
+    return PrivacyLossPmf(
         ratio,
         log_p[order],
         log_q[order],

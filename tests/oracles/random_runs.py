@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from calipers.errors import InputError
-from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
+from calipers.guarantee import Guarantee
+from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
 from calipers.mechanisms import NoiseMatrix, Patterns, TreeNoise
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.normal import gaussian_epsilon
 from calipers.run import Run
-from calipers.stated import Guarantee
 
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 LAWS = (("geometric", None), ("logarithmic", None), ("poisson", None), ("negative-binomial", -0.5))
@@ -169,7 +169,7 @@ def beside(rng: np.random.Generator) -> Asked:
     )
     noises = tuple(float(noise) for noise in rng.uniform(1.0, 30.0, int(rng.integers(1, 4))))
     known = math.sqrt(run.total_steps * sum(noise**-2 for noise in (run.noise_multiplier, *noises)))
-    return Asked(Beside(run, noises), run, 2.0 * known)
+    return Asked(JointRelease(run, noises), run, 2.0 * known)
 
 
 def ordered_delta(mu: float, trials: Trials, epsilon: float) -> float:

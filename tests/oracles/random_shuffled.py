@@ -33,13 +33,13 @@ import numpy as np
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from calipers.laws.allocated.shuffle import ShuffleAttack
-from calipers.laws.allocated.shuffled import ShuffledEpoch
-from calipers.laws.composed.direction import Jaws
-from calipers.laws.composed.proof_product import ProofProduct
-from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.measure import measure
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+from calipers.pld.allocation.shuffle_attack import ShuffleAttack
+from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
+from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.direction import BoundsWithTest
+from calipers.pld.composition.proof_product import ProofProduct
 from calipers.run import Run
 from oracles.shuffled_adversary import Shuffled, line
 from oracles.shuffled_recursion import exact_divergence
@@ -181,7 +181,7 @@ def _small_share(sigma: float, rounds: int, share: float, replaced: bool) -> Dra
     attack = ShuffleAttack(sigma, rounds, share)  # zeroing out is a way of replacing: it attacks both
 
     def both(lower: float, upper: float) -> tuple[float, float]:
-        return Jaws(lower, upper, 0.0, False).lower, upper
+        return BoundsWithTest(lower, upper, 0.0, False).lower, upper
 
     def epsilon(epochs: int, delta: float) -> tuple[float, float]:
         known = gaussian_epsilon(math.sqrt(epochs) * epoch.shift, delta) * (1.0 + 1e-10)

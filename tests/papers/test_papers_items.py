@@ -74,17 +74,17 @@ def test_columns_of_unequal_length_are_refused():
 
 def test_a_table_lists_its_cells_and_both_sides_of_a_bracket():
     """What stands beside serves rows and pictures; a table without listed cells makes no file."""
-    table = Sheet("runs").add(steps=3, delta=(0.1, 0.2)).beside(ratio=2.0)
+    table = Sheet("runs").add(steps=3, delta=(0.1, 0.2)).unlisted(ratio=2.0)
     assert (table.data.header, table.data.rows) == (("steps", "delta_lower", "delta_upper"), [[3, 0.1, 0.2]])
     assert (table.column("delta_upper"), table.column("ratio"), table.where(steps=4)) == ([0.2], [2.0], [])
     assert Sheet("aside", listed=False).add(steps=3).data is None
-    assert Sheet("claims").beside(mu=1.0).data is None
+    assert Sheet("claims").unlisted(mu=1.0).data is None
 
 
 def test_rows_are_views_of_records():
     """Names in braces are cells, facts or printed numbers; a name alone is the thing itself; no cell, no row."""
-    table = Sheet("runs").add(sigma=0.5, mu=(1.566, 1.57)).beside(said=printed("1.57"))
-    table.add(sigma=1.0, mu=0.9).beside(said="", excess=3.0)
+    table = Sheet("runs").add(sigma=0.5, mu=(1.566, 1.57)).unlisted(said=printed("1.57"))
+    table.add(sigma=1.0, mu=0.9).unlisted(said="", excess=3.0)
     each = [
         {"quantity": "σ = {sigma:g}: μ", "value": "mu", "printed": "{said}", "note": "T = {STEPS}"},
         {"quantity": "σ = {sigma:g}: excess", "value": "excess", "printed": "> {least:g}", "basis": "estimate"},

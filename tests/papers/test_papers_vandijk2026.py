@@ -19,12 +19,12 @@ from oracles import pairs as oracle_pairs
 from oracles.written_files import check_files
 from scipy.special import ndtr
 
-from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.papers import registry
 from calipers.papers.items import Agreement
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import advantage, fewest_rounds, limit_advantage, profile
 from calipers.papers.vandijk2026.many_epochs import standardized_cdf
+from calipers.pld.allocation.shuffle_attack import ShuffleAttack
 from calipers.theorems.shuffle_one_epoch import shuffle_rounds
 
 QUICK = ("figure-1", "figure-2", "edgeworth", "interpretation", "constants")

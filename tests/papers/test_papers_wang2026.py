@@ -25,8 +25,8 @@ from calipers.papers.wang2026.claims import fpr_at
 from calipers.papers.wang2026.settings import (
     claimed_delta,
     claimed_epsilon,
-    delta_jaws,
-    epsilon_jaws,
+    delta_bounds,
+    epsilon_bounds,
     length_epsilon,
     mechanism_curves,
     rounds,
@@ -233,7 +233,7 @@ def test_the_claim_of_the_undivided_sum():
 def test_the_leakage_of_opposite_gradients_lies_in_the_bracket(normalization, size, rate, dimension):
     """The exact total variation of the explicit pair is at most the upper bound, and the lower bound at most it."""
     oracle = total_variation(*opposite_mixtures(normalization, size, rate), dimension - 1)
-    lower, upper = delta_jaws(rounds(normalization, size, rate, dimension))
+    lower, upper = delta_bounds(rounds(normalization, size, rate, dimension))
     assert lower <= oracle + 2e-5
     assert oracle - 2e-5 <= upper
     assert oracle - lower < 1e-3
@@ -242,7 +242,7 @@ def test_the_leakage_of_opposite_gradients_lies_in_the_bracket(normalization, si
 @pytest.mark.parametrize(("size", "known"), [(2, 0.995623), (3, 0.957293), (4, 0.884420), (5, 0.801759)])
 def test_figure_2_at_half_rate(size, known):
     """Values found by another route lie in the brackets of Figure 2 (a)."""
-    lower, upper = delta_jaws(rounds("expected", size, 0.5, 100))
+    lower, upper = delta_bounds(rounds("expected", size, 0.5, 100))
     assert lower <= known <= upper
     assert upper - lower < 1e-3
 
@@ -323,7 +323,7 @@ def test_the_length_test_against_mpmath():
 
 def test_the_length_test_needs_a_length_and_stays_below_the_proof():
     assert length_epsilon(rounds("expected", 4, 0.05, 1), 1e-5) == 0.0
-    lower, upper = epsilon_jaws(rounds("expected", 4, 0.05, 100))
+    lower, upper = epsilon_bounds(rounds("expected", 4, 0.05, 100))
     assert length_epsilon(rounds("expected", 4, 0.05, 100), 1e-5) <= lower < upper
     # The fourth record halves the noise: -n log(1/s) + ... per coordinate log 2 - 3/8, up to the spread of the length.
     huge = length_epsilon(rounds("floor", 3, 0.5, 1_485_217), 1e-5)

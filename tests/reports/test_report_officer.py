@@ -10,6 +10,7 @@ import pytest
 
 import calipers as cp
 from calipers.bracket import Bracket
+from calipers.guarantee import Guarantee
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
 from calipers.reports.document import Number, Prose, Section, Table
@@ -17,7 +18,6 @@ from calipers.reports.html import to_html
 from calipers.reports.markdown import to_markdown
 from calipers.reports.officer import BASELINES, SECRETS, signature_section, success_cells
 from calipers.reports.report import report_measurement
-from calipers.stated import Guarantee
 
 RUN = cp.Run(dataset_size=1000, batch_size=100, epochs=5, noise_multiplier=2.0)
 ISOLATED = cp.Run(dataset_size=100, batch_size=20, epochs=1, noise_multiplier=2.0, sampler="shuffle", view="isolated")

@@ -24,8 +24,8 @@ from calipers.curves import (
     regret,
     symmetric_divergence,
 )
-from calipers.laws.composed.sweep import sweep
 from calipers.mechanisms import compose, laplace, randomized_response
+from calipers.pld.composition.sweep import sweep
 from calipers.theorems.separation import symmetric_separation
 
 LEVELS = [Fraction(k, 16) for k in range(17)]

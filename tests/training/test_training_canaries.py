@@ -62,9 +62,9 @@ def test_a_gradient_adds_its_norm_to_its_coordinate_when_it_is_drawn_and_in(unme
     for _ in range(5):
         trainer.take_step()
     assert 100 < canaries.included.sum() < 300
-    for batch, beside in zip(drawn, seen, strict=True):
+    for batch, extra_records in zip(drawn, seen, strict=True):
         expected = np.isin(np.arange(M), batch - N) & canaries.included
-        assert np.allclose(beside.numpy(), 0.5 * expected, atol=1e-6)
+        assert np.allclose(extra_records.numpy(), 0.5 * expected, atol=1e-6)
 
 
 def test_without_canaries_that_are_in_the_model_is_that_of_its_records(unmeasured: None) -> None:
@@ -91,7 +91,7 @@ def test_of_a_pair_the_one_that_is_in_is_trained_on(monkeypatch: pytest.MonkeyPa
     assert pairs.kept(np.array([7, 3])).tolist() == [7, 3]
     assert pairs.kept(places).tolist() == np.where(heads, places, places + M).tolist()
     records, labels = pairs.added_to(RECORDS, LABELS)
-    assert len(records) == len(labels) == N + M - pairs.beside
+    assert len(records) == len(labels) == N + M - pairs.extra_records
 
 
 @pytest.mark.parametrize(

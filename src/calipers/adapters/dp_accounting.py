@@ -39,10 +39,7 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import PROBABILITY, TOLERANCE, Domain, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.composed.product import Product
-from calipers.laws.core.pair import Pair
-from calipers.laws.core.profile_law import law_of_curve
-from calipers.laws.core.source import KnownLaws, LawSource
+from calipers.guarantee import GuaranteeSubject
 from calipers.measure.bounds import Bounds, gaussians
 from calipers.measure.composed import Composition, composition
 from calipers.measure.guarantees import evaluation_of, no_release, stated_measurement
@@ -53,9 +50,12 @@ from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.mechanisms.selection import Trials
 from calipers.mechanisms.sided import Sided
+from calipers.pld.composition.product import Product
+from calipers.pld.core.pair import Pair
+from calipers.pld.core.profile_pmf import pmf_of_curve
+from calipers.pld.core.source import KnownPmfs, TwoSidedPair
 from calipers.run import ADJACENCIES, Run, as_phases
 from calipers.samplers import scheme_of
-from calipers.stated import Stated
 from calipers.synonyms import adjacency_named
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "zero-out": "REPLACE_SPECIAL", "
 _LONGEST = 300
 
 
-class _Release(NamedTuple):
+class _EventRelease(NamedTuple):
     """One release that cannot be taken apart: its kind, its parameters, and the rate of Poisson sampling."""
 
     kind: str
     parameters: tuple[float, ...]
     rate: float = 1.0
-    inner: tuple[tuple[_Release, int], ...] = ()
+    inner: tuple[tuple[_EventRelease, int], ...] = ()
 
 
 _SUPPORTED = (
@@ -96,15 +96,15 @@ def _name(event: DpEvent, library: Any) -> str:
     return name if getattr(library.dp_event, name, None) is type(event) else f"{type(event).__module__}.{name}"
 
 
-def _collected(event: DpEvent, library: Any) -> dict[_Release, int]:
+def _collected(event: DpEvent, library: Any) -> dict[_EventRelease, int]:
     """The releases of an event with their multiplicities, in order of appearance."""
-    found: dict[_Release, int] = {}
+    found: dict[_EventRelease, int] = {}
     for part, times in _parts(event, library):
         found[part] = found.get(part, 0) + times
     return {release: COUNT.check_int("count", times) for release, times in found.items() if times}
 
 
-def _parts(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
+def _parts(event: DpEvent, library: Any) -> list[tuple[_EventRelease, int]]:
     name = _name(event, library)
     if name == "NoOpDpEvent":
         return []
@@ -122,19 +122,19 @@ def _parts(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
         raise UnsupportedError(f"{name} cannot be measured: {reason}; {_SUPPORTED}.")
     kind, read = READERS[name]
     parameters = read(event)
-    return [] if is_silent(kind, parameters) else [(_Release(kind, parameters), 1)]
+    return [] if is_silent(kind, parameters) else [(_EventRelease(kind, parameters), 1)]
 
 
-def _selected(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
+def _selected(event: DpEvent, library: Any) -> list[tuple[_EventRelease, int]]:
     """The best of several; selecting among runs that show nothing shows nothing."""
     trials = Trials(float(event.mean), float(event.shape))
     inner = tuple(_collected(event.event, library).items())
     if not inner or trials.single:
         return list(inner)
-    return [(_Release("selection", (trials.mean, trials.shape), inner=inner), 1)]
+    return [(_EventRelease("selection", (trials.mean, trials.shape), inner=inner), 1)]
 
 
-def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
+def _sampled(event: DpEvent, library: Any) -> list[tuple[_EventRelease, int]]:
     rate = PROBABILITY.check("sampling_probability", event.sampling_probability)
     inner = list(_collected(event.event, library).items())
     if rate == 0.0 or not inner:
@@ -162,7 +162,7 @@ def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
 
 
 @implements("zhu2022:thm11", "calipers:substitute-pair", "calipers:norm-path")
-def _pair_of(release: _Release, adjacency: str) -> LawSource:
+def _pair_of(release: _EventRelease, adjacency: str) -> TwoSidedPair:
     """The pair that dominates one release, and is attained."""
     kind, parameters, rate, _ = release
     if kind in PAIRS:
@@ -173,7 +173,7 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
         return truncated_release(parameters, adjacency) if kind == "truncated" else PAIRS[kind](parameters)
     if kind == "selection":
         found = _selection(release, adjacency)
-        known = KnownLaws({side: law_of_curve(found.jaw(side).curve(1e-14, 1e-3)) for side in Side}, symmetric=True)
+        known = KnownPmfs({side: pmf_of_curve(found.bound(side).curve(1e-14, 1e-3)) for side in Side}, symmetric=True)
         return Sided(Trials(*parameters).words, known, known)
     reach = 2 if adjacency == "substitute" else 1
     if kind == "Gaussian":
@@ -200,11 +200,11 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
     return Subsampled(inner, rate)
 
 
-def _selection(release: _Release, adjacency: str) -> Bounds:
+def _selection(release: _EventRelease, adjacency: str) -> Bounds:
     return selected(_evaluation(dict(release.inner), adjacency), Trials(*release.parameters))
 
 
-def _evaluation(releases: dict[_Release, int], adjacency: str) -> Bounds:
+def _evaluation(releases: dict[_EventRelease, int], adjacency: str) -> Bounds:
     if not releases:
         return no_release()
     total = sum(releases.values())
@@ -255,7 +255,7 @@ def measurement_of(
         f"Read from a dp_accounting event under {word} adjacency ({RELATIONS[word]}). The event is taken at its word: "
         "it does not say how batches were really drawn or what the noisy sum was divided by; a Run does.",
     )
-    stated = Stated(f"A dp_accounting event: {_shown(event)}", (("event", _shown(event)),), word, "event")
+    stated = GuaranteeSubject(f"A dp_accounting event: {_shown(event)}", (("event", _shown(event)),), word, "event")
     return stated_measurement(stated, found, tolerance, notes)
 
 

@@ -19,7 +19,7 @@ most powerful for such a pair wherever its threshold lies.
 the k buckets at random otherwise. Two records differ in two buckets and agree on the others.
 Against a record that is left out (its bucket drawn at random) the pair is not symmetric.
 
-**Poisson sampling** with rate r maps L to 1 - r + r L (`Law.subsample`), for adding or removing a
+**Poisson sampling** with rate r maps L to 1 - r + r L (`PrivacyLossPmf.subsample`), for adding or removing a
 record and for zeroing it out: given which other records were drawn, only this record's coin is left,
 and the profile is convex in the pair.
 """
@@ -33,9 +33,9 @@ from dataclasses import dataclass
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, POSITIVE, Domain
 from calipers.errors import InputError
-from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Pair
-from calipers.laws.core.source import LawSource
+from calipers.pld.core.pair import Pair
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import TwoSidedPair
 
 LARGEST_LOG_RATIO = 500.0
 BUCKETS = Domain(2, 1_000_000, integer=True)
@@ -44,8 +44,10 @@ SUBSAMPLE_RATE = Domain(1e-9, 1.0)
 _MOMENT_RESOLUTION = 0.02
 
 
-def _log_rounding_charged(law: Law) -> Law:
-    """The law with the rounding of its log masses charged: half a unit in the last place of x is 1.1e-16 |x|."""
+def _log_rounding_charged(law: PrivacyLossPmf) -> PrivacyLossPmf:
+    """The distribution with the rounding of its log masses charged: half a unit in the last place of x is 1.1e-16
+    |x|.
+    """
     deepest = float(max(-law.log_p.min(), -law.log_q.min()))
     return dataclasses.replace(law, mass_error=law.mass_error + 8e-16 * deepest)
 
@@ -54,11 +56,11 @@ def _log_rounding_charged(law: Law) -> Law:
 class AtomPair(Pair):
     """A pair of finitely many atoms whose masses, kept as logarithms, may be as small as e^-500."""
 
-    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> PrivacyLossPmf:
         """The atoms, exact up to rounding."""
         return _log_rounding_charged(super().upper_for(resolution, log_tail, tilt))
 
-    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> PrivacyLossPmf:
         """The atoms, exact up to rounding."""
         return _log_rounding_charged(super().lower_for(resolution, log_tail, tilt))
 
@@ -119,7 +121,7 @@ def bucket_response(noise_parameter: float, buckets: int, adjacency: str) -> Pai
 
 @implements("zhu2022:thm11")
 @dataclass(frozen=True)
-class Subsampled(LawSource):
+class Subsampled(TwoSidedPair):
     """A pair without mass at infinity, Poisson-sampled with the given rate (add-remove, zero-out)."""
 
     inner: Pair
@@ -134,12 +136,12 @@ class Subsampled(LawSource):
         """The mechanism in words."""
         return f"Poisson-sampled (q = {self.rate:g}) {self.inner.words}"
 
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of 1 - rate + rate L from above."""
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The distribution of 1 - rate + rate L from above."""
         return _log_rounding_charged(self.inner.upper(resolution, log_tail).subsample(self.rate))
 
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of 1 - rate + rate L from below."""
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The distribution of 1 - rate + rate L from below."""
         return _log_rounding_charged(self.inner.lower(resolution, log_tail).subsample(self.rate))
 
     def log_moment_bound(self, order: float, reverse: bool) -> float:

@@ -1,4 +1,4 @@
-"""Releases that dp_accounting has events for beside Gaussian and Laplace noise, read by the name of their class.
+"""Releases that dp_accounting has events for next to Gaussian and Laplace noise, read by the name of their class.
 
 Some of them exist in newer versions of the library only; a name is all that is needed, so what is installed decides.
 
@@ -12,7 +12,7 @@ Some of them exist in newer versions of the library only; a name is all that is 
 | ExponentialMechanismDpEvent          | bounded range above, two candidates below                                 |
 | PermuteAndFlipDpEvent                | Laplace above, two candidates below                                       |
 | SingleEpochTreeAggregationDpEvent    | above a Gaussian for every level of the tree, below the complete nodes    |
-| TruncatedSubsampledGaussianDpEvent   | above `calipers.laws.drawn.truncated`, below the record among zeros
+| TruncatedSubsampledGaussianDpEvent   | above `calipers.pld.subsampling.truncated`, below the record among zeros
    |
 
 An epsilon, a rho or a sensitivity is taken as the event states it, whatever the neighbors are; a mixture of Gaussians
@@ -30,18 +30,18 @@ import numpy as np
 
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.core.gaussian_part import gaussian_mixture_part
-from calipers.laws.core.pair import Pair
-from calipers.laws.core.source import LawSource
-from calipers.laws.drawn.truncated import TruncatedAttack, truncated_proof
-from calipers.laws.drawn.truncation import Truncation
 from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.mechanisms.discrete_gaussian import DiscreteGaussian
 from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
 from calipers.mechanisms.sided import Sided, exponential_mechanism, permute_and_flip
+from calipers.pld.core.gaussian_part import gaussian_mixture_part
+from calipers.pld.core.pair import Pair
+from calipers.pld.core.source import TwoSidedPair
+from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
+from calipers.pld.subsampling.truncation import Truncation
 
-Parameters = tuple[float, ...]
+EventParameters = tuple[float, ...]
 STEPS = Domain(1, 2**40, integer=True)
 NATURAL = Domain(0, 2**40, integer=True)
 POSITIVE_COUNT = Domain(1, 2**53, integer=True)
@@ -49,14 +49,14 @@ _NO_NOISE = "Without noise there is no privacy to measure."
 _REMEDIES = dict.fromkeys(("noise_multiplier", "noise_parameter"), _NO_NOISE)
 
 
-def _numbers(**domains: Domain) -> Callable[[Any], Parameters]:
+def _numbers(**domains: Domain) -> Callable[[Any], EventParameters]:
     """A reader of these numbers of an event, each in its domain."""
     return lambda event: tuple(
         domain.check(name, getattr(event, name), _REMEDIES.get(name, "")) for name, domain in domains.items()
     )
 
 
-def _read_mixture(event: Any) -> Parameters:
+def _read_mixture(event: Any) -> EventParameters:
     """(deviation, shifts..., weights...), shifts that never happen left out."""
     deviation = POSITIVE.check("standard_deviation", event.standard_deviation, _NO_NOISE)
     shifts = [NON_NEGATIVE.check("sensitivity", float(shift)) for shift in event.sensitivities]
@@ -71,7 +71,7 @@ def _read_mixture(event: Any) -> Parameters:
     return (deviation, *(shift for shift, _ in ordered), *(weight for _, weight in ordered))
 
 
-def _mixture(parameters: Parameters) -> LawSource:
+def _mixture(parameters: EventParameters) -> TwoSidedPair:
     deviation, rest = parameters[0], parameters[1:]
     shifts, weights = rest[: len(rest) // 2], rest[len(rest) // 2 :]
     if len(shifts) == 1:
@@ -83,20 +83,20 @@ def _mixture(parameters: Parameters) -> LawSource:
     return Pair(f"mixture of Gaussians, sigma = {deviation:g} ({words}{', ...' if len(shifts) > 4 else ''})", (part,))
 
 
-def _read_approximate(event: Any) -> Parameters:
+def _read_approximate(event: Any) -> EventParameters:
     delta = NON_NEGATIVE.check("delta", event.delta)
     if delta > 0.0:
         OPEN_UNIT.check("delta", delta)
     return (NON_NEGATIVE.check("epsilon", event.epsilon), delta)
 
 
-def _read_discrete_gaussian(event: Any) -> Parameters:
+def _read_discrete_gaussian(event: Any) -> EventParameters:
     sigma = POSITIVE.check("sigma", event.sigma, _NO_NOISE)
     dimension = 0 if event.dimension is None else STEPS.check_int("dimension", event.dimension)
     return (sigma, POSITIVE.check("sensitivity", event.sensitivity), float(dimension))
 
 
-def _discrete_gaussian(parameters: Parameters) -> LawSource:
+def _discrete_gaussian(parameters: EventParameters) -> TwoSidedPair:
     sigma, sensitivity, dimension = parameters
     if sensitivity < 1.0:
         raise UnsupportedError(f"A sensitivity of {sensitivity:g} moves no integer: such a release shows nothing.")
@@ -107,13 +107,13 @@ def _discrete_gaussian(parameters: Parameters) -> LawSource:
     return Sided(f"{one.words}, in several dimensions", Concentrated(rho), one)
 
 
-def _read_tree(event: Any) -> Parameters:
+def _read_tree(event: Any) -> EventParameters:
     counts = event.step_counts if isinstance(event.step_counts, list | tuple | np.ndarray) else [event.step_counts]
     steps = max(STEPS.check_int("step_counts", int(count)) for count in counts)
     return (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE), float(steps))
 
 
-def _tree(parameters: Parameters) -> LawSource:
+def _tree(parameters: EventParameters) -> TwoSidedPair:
     """The record is in one leaf and in every node above it; only complete nodes are sure to be released."""
     noise, steps = parameters[0], int(parameters[1])
     levels, complete = (steps - 1).bit_length() + 1, steps.bit_length()
@@ -122,7 +122,7 @@ def _tree(parameters: Parameters) -> LawSource:
     return above if levels == complete else Sided(name, above, below)
 
 
-def truncated_release(parameters: Parameters, adjacency: str) -> LawSource:
+def truncated_release(parameters: EventParameters, adjacency: str) -> TwoSidedPair:
     """One step of Poisson sampling with a largest batch."""
     (noise, rate), (size, largest) = parameters[:2], (int(number) for number in parameters[2:])
     if size <= largest:
@@ -133,7 +133,7 @@ def truncated_release(parameters: Parameters, adjacency: str) -> LawSource:
     return Sided(above.name, above, TruncatedAttack(truncation, 1.0 / noise, 0, instead).alone())
 
 
-READERS: dict[str, tuple[str, Callable[[Any], Parameters]]] = {
+READERS: dict[str, tuple[str, Callable[[Any], EventParameters]]] = {
     "DiscreteGaussianDpEvent": ("discrete Gaussian", _read_discrete_gaussian),
     "DiscreteLaplaceDpEvent": ("discrete Laplace", _numbers(noise_parameter=POSITIVE, sensitivity=POSITIVE_COUNT)),
     "EpsilonDeltaDpEvent": ("epsilon-delta", _read_approximate),
@@ -161,7 +161,7 @@ READERS: dict[str, tuple[str, Callable[[Any], Parameters]]] = {
 """Names of events, with the kind of release that they are and what is read of them."""
 
 # What a release is a pair of; that of truncated batches depends on the neighbors too.
-PAIRS: dict[str, Callable[[Parameters], LawSource]] = {
+PAIRS: dict[str, Callable[[EventParameters], TwoSidedPair]] = {
     "discrete Gaussian": _discrete_gaussian,
     "epsilon-delta": lambda stated: approximate_dp(*stated),
     "exponential": lambda stated: exponential_mechanism(*stated),
@@ -173,7 +173,7 @@ PAIRS: dict[str, Callable[[Parameters], LawSource]] = {
 }
 
 
-def is_silent(kind: str, parameters: Parameters) -> bool:
+def is_silent(kind: str, parameters: EventParameters) -> bool:
     """Whether such a release shows nothing: a mixture that is N(0, 1) itself, (0, 0)-DP, batches without records."""
     if kind == "mixture":
         return len(parameters) == 3 and parameters[1] == 0.0

@@ -75,11 +75,11 @@ class FederatedRun:
         why = " ".join(self.reasons)
         if self.runs == ():
             nothing = unproven(why)
-            return Measurement((), nothing, Claim(nothing.above, tolerance), tolerance, self.reasons)
+            return Measurement((), nothing, Claim(nothing.upper, tolerance), tolerance, self.reasons)
         measured = measure(self.runs, tolerance=tolerance)
         evaluation = measured.evaluation
         if not self.attained:
-            evaluation = Bounds(evaluation.above, unproven(why).below)
+            evaluation = Bounds(evaluation.upper, unproven(why).lower)
         conditions = (*self.reasons, *self.conditions, *measured.conditions, FIXED)
         return dataclasses.replace(measured, evaluation=evaluation, conditions=conditions)
 

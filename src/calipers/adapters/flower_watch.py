@@ -73,7 +73,7 @@ _STAYED = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Round:
+class FlowerRound:
     """What was seen of one round; `noise` is that of the sum over the clients that were averaged, in clipping norms."""
 
     number: int
@@ -93,7 +93,7 @@ class FlowerRecord(FederatedRecord):
         self._complaints: dict[str, None] = {}
         self._drawn: tuple[int, int, Any] | None = None
         self._bounds: tuple[str, ...] = ()
-        self.rounds: list[Round] = []
+        self.rounds: list[FlowerRound] = []
         self._attach(wrapper.strategy)
 
     def _attach(self, strategy: Any) -> None:
@@ -122,7 +122,7 @@ class FlowerRecord(FederatedRecord):
         self._look_at(usable, sent)
         arrays, metrics = self._aggregate(server_round, came)
         self.rounds.append(
-            Round(
+            FlowerRound(
                 number=server_round, connected=connected, drawn=drawn, replied=len(usable),
                 failed=len(came) - len(usable), released=arrays is not None,
                 noise=self._wrapper.noise_of(len(usable)) if usable else math.inf,
@@ -241,11 +241,11 @@ class FlowerRecord(FederatedRecord):
             raise InputError("Expected what record.state_dict() gave; this is something else, or of another release.")
         if self.rounds:
             raise InputError("load_state_dict comes too late: this record has watched rounds already.")
-        self.rounds = [Round(**one) for one in state["rounds"]]
+        self.rounds = [FlowerRound(**one) for one in state["rounds"]]
         self._complaints = dict.fromkeys(state["complaints"])
 
 
-def _failed(one: Round) -> bool:
+def _failed(one: FlowerRound) -> bool:
     return one.failed > 0 or one.replied < one.drawn
 
 
@@ -302,7 +302,7 @@ class _LegacyRecord(FlowerRecord):
                 self._check_update(arrays_of(reply.parameters), start)
         released, metrics = self._aggregate(server_round, results, failures)
         self.rounds.append(
-            Round(
+            FlowerRound(
                 number=server_round, connected=connected, drawn=drawn, replied=len(results), failed=len(failures),
                 released=released is not None, noise=self._noise(weights, start),
             )

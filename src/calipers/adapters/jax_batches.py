@@ -1,9 +1,9 @@
 """Batches of `calipers.samplers` in fixed shapes, with masks: what a compiled training step needs.
 
 Compiled code wants one shape; Poisson and balls-and-bins batches have random sizes. They are padded *after* they are
-drawn, so the law of the records is untouched, and the padding is marked so that its gradients can be zeroed. Nothing is
-ever cut off: dropping records from a batch that is too large would be another sampler. A batch that does not fit gets
-two, three, ... times the shape, which compiles once more.
+drawn, so the distribution of the records is untouched, and the padding is marked so that its gradients can be zeroed.
+Nothing is ever cut off: dropping records from a batch that is too large would be another sampler. A batch that does not
+fit gets two, three, ... times the shape, which compiles once more.
 
 The default shape is exceeded with probability at most 2^-40. By Bernstein's inequality a sum of independent indicators
 with variance v exceeds its mean by t with probability at most exp(-t^2 / (2 v + 2 t/3)), which is e^-L at
@@ -35,7 +35,7 @@ from calipers.samplers import Sampler
 from calipers.samplers.stream import BatchStream
 
 PADDING = -1
-# JAX computes with 32-bit integers unless told otherwise.
+# JAX computes with 32-bit integers unless given otherwise.
 _LARGEST = 2**31 - 1
 _EXPONENT = 40 * math.log(2)
 

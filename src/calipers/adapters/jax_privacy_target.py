@@ -3,8 +3,8 @@
 What is played is the plan that `BandMFConfig` builds: its batch selection, its clipped sum, its noise, the
 state of the noise carried from step to step. The loss of a record c is c w_1, so its gradient is c e with e the
 first axis; c = 2 for the differing record and 2 v for the others, which the plan clips to norm 1. That is the
-dataset of `calipers.auditing.builtin` (N others, v = -1, 0 or +1), so the law that the outputs should have is a
-`NoisySums`, and its exact likelihood ratio, over all batches, reads the outputs.
+dataset of `calipers.auditing.builtin` (N others, v = -1, 0 or +1), so the distribution that the outputs should have is
+a `NoisySums`, and its exact likelihood ratio, over all batches, reads the outputs.
 
 **The divisor.** `normalize_by` is a number that the user writes down; the plan divides the clipped sum by it, and
 scales the noise along. Which number the user writes for N records decides what leaks:
@@ -107,7 +107,7 @@ class JaxPrivacyTarget:
         return min(self.sums.chunk, MOST_RUNS)
 
     def identity(self) -> dict[str, object]:
-        """Everything that changes the law of the outputs."""
+        """Everything that changes the distribution of the outputs."""
         versions = {name: str(library_module(name).__version__) for name in ("jax_privacy", "jax")}
         return {**self.sums.identity(), "target": "jax-privacy", **versions}
 

@@ -26,7 +26,7 @@ _SETTINGS = ("sample_rate", "num_samples", "total_size", "batch_size", "drop_las
 
 
 def settings_of(batches: Any) -> tuple[object, ...]:
-    """What decides the law of a batch sampler's next draw, cheap enough to be read at every draw."""
+    """What decides the distribution of a batch sampler's next draw, cheap enough to be read at every draw."""
     order = getattr(batches, "sampler", None)
     found = [getattr(thing, name, None) for thing in (batches, order) for name in _SETTINGS]
     records: Any = getattr(order, "data_source", getattr(order, "indices", ()))

@@ -70,7 +70,7 @@ def nvflare_module(name: str) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Message:
+class _JobMessage:
     """The losses of one message: of the selection, and in sum of the `sent` values."""
 
     selection: float
@@ -107,7 +107,7 @@ def read_filter(privacy_filter: Any, *, parameters: int, messages: int) -> Measu
         release = module._compute_release_epsilon(sent, svt.noise_var, svt.epsilon_release)
     except ValueError as error:
         raise InputError(f"SVTPrivacy refuses its own configuration: {error}") from error
-    return _measured([_Message(_sum(*split), release, sent)] * messages, bool(svt.replace), (ARRAYS,))
+    return _measured([_JobMessage(_sum(*split), release, sent)] * messages, bool(svt.replace), (ARRAYS,))
 
 
 def read_ledger(privacy_filter: Any) -> Measurement:
@@ -133,7 +133,7 @@ def read_ledger(privacy_filter: Any) -> Measurement:
             "Exclude scalars (ExcludeVars), or send them as arrays of one element."
         )
     sent = [
-        _Message(_sum(call["epsilon_threshold"], call["epsilon_query"]), call["epsilon_release"], call["n_upload"])
+        _JobMessage(_sum(call["epsilon_threshold"], call["epsilon_query"]), call["epsilon_release"], call["n_upload"])
         for call in ledger
     ]
     return _measured(sent, bool(svt.replace), ())
@@ -154,8 +154,8 @@ def _sum(threshold: float, query: float) -> float:
     return math.nextafter(float(threshold) + float(query), math.inf)
 
 
-def _measured(messages: Sequence[_Message], replace: bool, conditions: tuple[str, ...]) -> Measurement:
-    counts: dict[_Message, int] = {}
+def _measured(messages: Sequence[_JobMessage], replace: bool, conditions: tuple[str, ...]) -> Measurement:
+    counts: dict[_JobMessage, int] = {}
     for one in messages:
         counts[one] = counts.get(one, 0) + 1
     factors = [
@@ -174,5 +174,5 @@ def _measured(messages: Sequence[_Message], replace: bool, conditions: tuple[str
     below = measure(compose(*seen))
     said = (UPDATES, STEPS, FINITE, *conditions, *((REPLACED,) if replace else ()), GENERATORS)
     return dataclasses.replace(
-        above, evaluation=Bounds(above.evaluation.above, below.evaluation.below), conditions=said
+        above, evaluation=Bounds(above.evaluation.upper, below.evaluation.lower), conditions=said
     )

@@ -10,8 +10,8 @@
 Opacus tells an accountant a noise multiplier and a sample rate for each step, and nothing else: neither how batches
 are drawn, nor to what norm gradients are clipped, nor what the noisy sum is divided by. From that alone no answer is
 honest. So this accountant meets the optimizer and the loader when `make_private` asks it for its hook, and watches
-them as `calipers.adapters.opacus.attach` does: `get_epsilon` is the upper jaw of that record, infinite where nothing is
-proven. What `attach` refuses is a warning from `make_private`, and `get_epsilon` raises with the reason;
+them as `calipers.adapters.opacus.attach` does: `get_epsilon` is the upper bound of that record, infinite where nothing
+is proven. What `attach` refuses is a warning from `make_private`, and `get_epsilon` raises with the reason;
 `describe(optimizer, loader, ...)`, before training, is the place to say what was missing.
 
 A history that was written by hand, with no training behind it, is a question: Poisson sampling of the undivided sum.

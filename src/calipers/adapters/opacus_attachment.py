@@ -11,11 +11,11 @@ from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.opacus_sharded import SHIFTED, shifted
 from calipers.adapters.watched_ahead import Ahead
-from calipers.adapters.watched_before import UNCHECKED_LOSS, steps_elsewhere, steps_told, updates_counted
+from calipers.adapters.watched_before import UNCHECKED_LOSS, steps_elsewhere, steps_reported, updates_counted
 from calipers.adapters.watched_facts import SEEN_AT, law_words, noise_words, release_words
 from calipers.adapters.watched_filter import NO_ATTACK, PaidSteps
 from calipers.adapters.watched_license import UNPAID, Terms
-from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, told_runs
+from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, reported_runs
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_run import Description, NeighborReading, describe
 from calipers.adapters.watched_steps import Steps
@@ -54,7 +54,7 @@ class Attachment:
     ) -> None:
         described = sum(run.total_steps for run in earlier) + (0 if state is None else int(state.get("steps", 0)))
         counts = {
-            "The accountant's history counts": steps_told(accountant),
+            "The accountant's history counts": steps_reported(accountant),
             "The inner optimizer's own counter shows": updates_counted(optimizer),
             "Another private optimizer of the same parameters counts": steps_elsewhere(optimizer, accountant),
         }
@@ -180,7 +180,7 @@ class Attachment:
             "loss": self.loss or "not given to attach",
             "noise source": noise_words(self._optimizer),
             "most participations of a record": seen.participation.busiest(),
-            "steps counted by the accountant": steps_told(self._accountant),
+            "steps counted by the accountant": steps_reported(self._accountant),
             "updates counted by the inner optimizer": updates_counted(self._optimizer),
             "step hook replaced": self._hook is not None and self._optimizer.step_hook is not self._hook,
             "seen at": dict(SEEN_AT),
@@ -206,7 +206,7 @@ class Attachment:
     def measure(self, *, tolerance: float = 1e-3, **reading: Any) -> Measurement:
         """The measurement of what was executed so far; asked again before another step, it is the same one."""
         found = self._describe(reading)
-        key = (found, steps_told(self._accountant), tolerance, self._licensing)
+        key = (found, steps_reported(self._accountant), tolerance, self._licensing)
         if self._measured is None or self._measured[0] != key:
             self._measured = (key, self._measurement(found, tolerance))
         return self._measured[1]
@@ -214,7 +214,7 @@ class Attachment:
     def _measurement(self, found: Description, tolerance: float) -> Measurement:
         if self._paying is not None and found.runs and found.attained:
             return self._filtered(self._paying, tolerance)
-        claimed = told_runs(self._accountant)
+        claimed = reported_runs(self._accountant)
         claim = measure(claimed[:MANY_LEVELS], tolerance=tolerance).claim if claimed else None
         try:
             measured = measured_phases(found.runs, tolerance) if found.runs else None
@@ -224,18 +224,18 @@ class Attachment:
         if measured is None or self._paying is not None:
             nothing = unproven(why)
             reasons = (*found.reasons, *self.conditions)
-            return Measurement((), nothing, claim or Claim(nothing.above, tolerance), tolerance, reasons)
+            return Measurement((), nothing, claim or Claim(nothing.upper, tolerance), tolerance, reasons)
         conditions = (*found.reasons, *filter(None, [found.note]), *measured.conditions, *self.conditions)
         evaluation = measured.evaluation
         if not found.attained:
-            evaluation = Bounds(evaluation.above, unproven(found.note or why).below)
+            evaluation = Bounds(evaluation.upper, unproven(found.note or why).lower)
         claim = claim or measured.claim
         return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions)
 
     def _filtered(self, paying: PaidSteps, tolerance: float) -> Measurement:
         """The filter's number, which holds whatever was chosen."""
-        above = paying.above()
-        evaluation = Bounds(above, unproven(NO_ATTACK).below)
+        above = paying.upper()
+        evaluation = Bounds(above, unproven(NO_ATTACK).lower)
         return Measurement((), evaluation, Claim(above, tolerance), tolerance, self.conditions, stated=paying.stated)
 
     def epsilon(self, delta: float, *, tolerance: float = 1e-3, **reading: Any) -> Bracket:
@@ -262,9 +262,9 @@ class Attachment:
 
     def ahead(self) -> Ahead:
         """What this run becomes if it goes on; for whoever decides whether to take one more step."""
-        told = steps_told(self._accountant)
-        if told > self.steps:
-            raise UnsupportedError(unexplained(told, self.steps))
+        reported = steps_reported(self._accountant)
+        if reported > self.steps:
+            raise UnsupportedError(unexplained(reported, self.steps))
         return Ahead(self._now(), self._optimizer, self.reading, self._earlier)
 
     def state_dict(self) -> dict[str, Any]:
@@ -306,9 +306,9 @@ class Attachment:
         if counted > self.steps:
             why = unexplained(counted, self.steps, "The inner optimizer's own counter shows")
             return Description((), False, (*seen.reasons, why))
-        told = steps_told(self._accountant)
-        if told > self.steps:
-            return Description((), False, (*seen.reasons, unexplained(told, self.steps)))
+        reported = steps_reported(self._accountant)
+        if reported > self.steps:
+            return Description((), False, (*seen.reasons, unexplained(reported, self.steps)))
         if self._ranks > 1 and seen is self._seen:
             return Description(
                 (), False, ("Every process saw its own draws alone; call record.gather() on each of them.",)
@@ -352,10 +352,10 @@ def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
     return whole
 
 
-def unexplained(told: int, described: int, who: str = "The accountant's history counts") -> str:
+def unexplained(reported: int, described: int, who: str = "The accountant's history counts") -> str:
     """Why a history cannot be taken over, and what to do."""
     return (
-        f"{who} {told} steps, and {described} of them are known here; how the others drew "
+        f"{who} {reported} steps, and {described} of them are known here; how the others drew "
         "their batches nobody can tell. After a checkpoint hand the record of its steps on, "
         "attach(..., state=saved), where saved is what record.state_dict() gave; or describe them yourself, "
         "attach(..., earlier=[Run(...)])."

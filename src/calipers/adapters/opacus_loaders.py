@@ -1,12 +1,13 @@
 """What a loader says about its draws before anything is drawn, and the `Run` that so many steps with it amount to.
 
 Opacus replaces the loader of a script by one that draws by Poisson sampling at one over the number of batches, or
-leaves it alone (`poisson_sampling=False`). Four kinds of loaders are told apart, by the exact types of their samplers:
+leaves it alone (`poisson_sampling=False`). Four kinds of loaders are distinguished, by the exact types of their
+samplers:
 
 - "poisson": Opacus's own sampler, on one process or on several;
-- "dealt": PyTorch's `BatchSampler` over a shuffled, a fixed or a random order; a record comes at most once in a pass,
-  unless the order draws with replacement or goes around more than once;
-- "calipers": `calipers.adapters.torch_sampler`, which states its law;
+- "allocated": PyTorch's `BatchSampler` over a shuffled, a fixed or a random order; a record comes at most once in a
+  pass, unless the order draws with replacement or goes around more than once;
+- "calipers": `calipers.adapters.torch_sampler`, which states its distribution;
 - "other": anything else. Such draws may depend on the records (weights from labels, buckets from lengths), so they are
   refused unless somebody states that they do not.
 
@@ -14,8 +15,8 @@ Opacus forgets the batch size that the script gave its loader, and whether it dr
 whether the sample rate moves when the dataset grows by one record (see `calipers.opacus_releases`); left out, every
 batch size that could have made this loader must lead to the same run.
 
-A law is read again at every draw (`settings_of`), since a loop can change it. One record can be behind several rows
-of a dataset (`rows_behind`): a `Subset` that names it twice, a `ConcatDataset` of one dataset with itself.
+A distribution is read again at every draw (`settings_of`), since a loop can change it. One record can be behind several
+rows of a dataset (`rows_behind`): a `Subset` that names it twice, a `ConcatDataset` of one dataset with itself.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from calipers.samplers.analysis import Scheme
 
 @dataclass(frozen=True)
 class LoaderLaw:
-    """The law of a loader's draws, as far as it can be read off.
+    """The distribution of a loader's draws, as far as it can be read off.
 
     `dataset_size` counts the records that can be drawn, `indices` all of the dataset, `batches` those of one pass;
     `sample_rate` is that of Opacus's own sampler, and its `batch_size` what somebody said the loader before it had.
-    `order` is "shuffle" or "deterministic" for dealt batches, `once` whether a record comes at most once in a pass,
+    `order` is "shuffle" or "deterministic" for allocated batches, `once` whether a record comes at most once in a pass,
     `whole` whether a pass holds every record (but those that `drop_last` leaves out). `copies` is the largest number
     of rows that one record is behind.
     """
@@ -85,12 +86,12 @@ class LoaderLaw:
 
     @property
     def shuffled(self) -> bool:
-        """Whether batches are dealt in an order that was drawn."""
+        """Whether batches are allocated in an order that was drawn."""
         return self.kind == "dealt" and self.scheme is not None and self.scheme.revealed is not None
 
     @property
     def in_known_order(self) -> bool:
-        """Whether batches are dealt in the order of the dataset."""
+        """Whether batches are allocated in the order of the dataset."""
         return self.kind == "dealt" and not self.shuffled
 
 
@@ -128,7 +129,7 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
             copies=copies,
         )  # fmt: skip
     if kind is data.BatchSampler:
-        found = _dealt(data, batches, indices, copies)
+        found = _allocated(data, batches, indices, copies)
         if found is not None:
             return found
         name = f"{name} over {type(batches.sampler).__name__}"
@@ -143,7 +144,7 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
     return LoaderLaw("other", name, indices, indices, len(batches), copies=copies)
 
 
-def _dealt(data: Any, batches: Any, indices: int, copies: int) -> LoaderLaw | None:
+def _allocated(data: Any, batches: Any, indices: int, copies: int) -> LoaderLaw | None:
     """PyTorch's own orders; None for another."""
     order, name = batches.sampler, type(batches.sampler).__name__
     if type(order) is data.SequentialSampler:
@@ -208,7 +209,9 @@ def described_keys(
 
 
 def _refuse_moving_divisor(source: LoaderLaw, divided: Divided) -> None:
-    """Where batches are dealt and a record is really added or removed: the divisor must not move with their number."""
+    """Where batches are allocated and a record is really added or removed: the divisor must not move with their
+    number.
+    """
     assert source.batch_size is not None
     around = []
     for size in (source.dataset_size - 1, source.dataset_size, source.dataset_size + 1):
@@ -333,7 +336,7 @@ def _batch_sizes(size: int, count: int) -> list[tuple[int, bool]]:
 
 
 def _drawn_here(sampler: Sampler, divided: Divided) -> dict[str, object]:
-    """A loader whose batches one of our own samplers draws: its law says what there is to say."""
+    """A loader whose batches one of our own samplers draws: its distribution says what there is to say."""
     law, scheme = sampler.law(), scheme_named(sampler.law().sampler)
     if not scheme.stepwise and not scheme.whole_epochs:
         raise UnsupportedError(

@@ -19,7 +19,7 @@ and every run hands the rows of its batch to the optimizer as the backward pass 
 nothing is checked when the target is set up: a full step and a replayed one with equal noise must agree.
 
 **Empty batches.** Poisson sampling draws them sooner or later, and with functorch and ew Opacus then fails (1.6.0
-beside PyTorch 2.13: a convolution of no records has no per-record gradients there). Whoever watches a training sees
+next to PyTorch 2.13: a convolution of no records has no per-record gradients there). Whoever watches a training sees
 that it failed, so a failure is an output like any other: a row of infinities, whose likelihood ratio is that of
 the empty batch, 1 - q. This alone leaks: at |D| = 3 and q = 1/2 a failure has probability 1/8 without the fourth
 record and 1/16 with it, an advantage of 1/16 that the claim (0.02) does not allow. `notes` says so. Whether the
@@ -121,7 +121,7 @@ class OpacusTarget:
         )
 
     def identity(self) -> dict[str, object]:
-        """Everything that changes the law of the outputs."""
+        """Everything that changes the distribution of the outputs."""
         return {
             "target": "opacus",
             "opacus": str(opacus_module().__version__),
@@ -298,7 +298,7 @@ class StepEngine(PrivateLoop):
 def _statistic(released: list[Any], basis: FloatArray) -> FloatArray:
     """Coordinates in the basis and the squared length of the rest, one row for each released vector."""
     torch = torch_module()
-    # By PyTorch, because it has been told to use one thread.
+    # By PyTorch, because it has been given to use one thread.
     vectors = torch.stack(released).double()
     along = vectors @ torch.from_numpy(basis).to(vectors.device)
     residual = vectors.square_().sum(dim=1) - along.square().sum(dim=1)

@@ -82,7 +82,7 @@ class PflTarget:
         with seeded_generators(rng):
             for row in found:
                 # A backend of its own for every training, as a script has.
-                training = _Training(self, list(range(self.users - (not present))), sums)
+                training = _CentralTraining(self, list(range(self.users - (not present))), sums)
                 for number in range(self.rounds):
                     row[number] = training.round(number)
         return found / self.clipping_bound
@@ -100,7 +100,7 @@ class PflTarget:
 
 
 @dataclass
-class _Training:
+class _CentralTraining:
     """A backend of pfl over these users; as pfl's `training_algorithm` it answers for each of them."""
 
     target: PflTarget

@@ -63,7 +63,7 @@ _INDEPENDENT = "Which of the drawn users contribute does not depend on their dat
 
 
 @dataclasses.dataclass
-class Round:
+class PflRound:
     """What was seen of one training round; `noises` are those of the calls of the mechanism, in clipping bounds."""
 
     number: int
@@ -85,10 +85,10 @@ class PflRecord(FederatedRecord):
         self._draw, self._users = users_of(backend._training_dataset, users)
         self._complaints: dict[str, None] = {}
         self._bounds: dict[float, None] = {}
-        self._current: Round | None = None
+        self._current: PflRound | None = None
         self._user: Any = None
         self._took_part: Counter[tuple[float, str]] = Counter()
-        self.rounds: list[Round] = []
+        self.rounds: list[PflRound] = []
         dataset, aggregator, mechanism = backend._training_dataset, backend._aggregator, self._mechanism
         self._gather, backend.async_gather_results = backend.async_gather_results, self._gathered
         self._sampler, dataset.sampler = dataset.sampler, self._drawn()
@@ -100,7 +100,7 @@ class PflRecord(FederatedRecord):
         train = pfl_module("pfl.common_types").Population.TRAIN
         if central_context.population != train:
             return await self._gather(model, training_algorithm, central_context=central_context)  # type: ignore[no-any-return]
-        seen = self._current = Round(central_context.current_central_iteration, int(central_context.cohort_size))
+        seen = self._current = PflRound(central_context.current_central_iteration, int(central_context.cohort_size))
         contributors = self._contributors = list[str]()
         self._largest = 0.0
         try:
@@ -156,7 +156,7 @@ class PflRecord(FederatedRecord):
                 )
         return self._accumulate(accumulated=accumulated, user_stats=user_stats)
 
-    def _look_at(self, seen: Round) -> None:
+    def _look_at(self, seen: PflRound) -> None:
         """What a round that released something must have done."""
         if seen.drawn != seen.asked:
             self._complain(
@@ -257,7 +257,7 @@ class PflRecord(FederatedRecord):
             raise InputError("Expected what record.state_dict() gave; this is something else, or of another release.")
         if self.rounds:
             raise InputError("load_state_dict comes too late: this record has watched rounds already.")
-        self.rounds = [Round(**one) for one in state["rounds"]]
+        self.rounds = [PflRound(**one) for one in state["rounds"]]
         self._complaints = dict.fromkeys(state["complaints"])
         self._bounds = dict.fromkeys(state["clipping bounds"])
         self._took_part = Counter({(noise, user): times for noise, user, times in state["contributions"]})

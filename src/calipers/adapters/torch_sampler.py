@@ -1,6 +1,6 @@
-"""Batches of `calipers.samplers` for PyTorch's `DataLoader`: drawn by the law that is accounted.
+"""Batches of `calipers.samplers` for PyTorch's `DataLoader`: drawn by the distribution that is accounted.
 
-In a script that trains with Opacus, two lines change the sampler to one whose law is known::
+In a script that trains with Opacus, two lines change the sampler to one whose distribution is known::
 
     batches = TorchBatches(Poisson(dataset_size=len(dataset), batch_size=256, steps=14_040))
     loader = DataLoader(dataset, batch_sampler=batches, collate_fn=CollateWithEmpty(dataset))
@@ -13,8 +13,8 @@ loss_reduction="sum", and a criterion that sums too, it divides by nothing (norm
 can do it. The same two lines serve any loop over a map-style dataset.
 
 **Epochs.** Iterating the loader once takes the next epoch of the stream; iterating it after the last epoch raises,
-because the law speaks of so many epochs and no more. A Poisson epoch is floor(1/q) steps unless `steps_per_epoch` says
-otherwise; its last one may be shorter.
+because the distribution speaks of so many epochs and no more. A Poisson epoch is floor(1/q) steps unless
+`steps_per_epoch` says otherwise; its last one may be shorter.
 
 **Workers.** Indices are drawn in the main process and sent to the workers, so the batches do not depend on their
 number. A loader with workers draws ahead of the training loop: tell `state_dict` how many batches the loop has taken.
@@ -55,7 +55,7 @@ class TorchBatches:
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler whose law the batches have."""
+        """The sampler whose distribution the batches have."""
         return self._stream.sampler
 
     @property

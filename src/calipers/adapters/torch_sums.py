@@ -1,7 +1,7 @@
 """Built-in audit targets on a PyTorch device: whole vectors of noise, reduced where they are drawn.
 
 `calipers.auditing.builtin.NoisySums` draws its sufficient statistic, two numbers whatever the dimension. That is
-exact in law, but it is a theorem about the mechanism, not the mechanism. `TorchSums` adds the noise to all n
+exact in distribution, but it is a theorem about the mechanism, not the mechanism. `TorchSums` adds the noise to all n
 coordinates on a device, divides, and only then computes the projection on e and the squared rest: on a GPU ten
 thousand runs of 1.5 million coordinates take seconds. Batches come from the same code as before; noise comes from the
 device's generator, seeded from the game's own, so a chunk gives the same scores on the same device. The likelihood

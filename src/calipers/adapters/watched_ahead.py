@@ -4,11 +4,11 @@
 about the run *with* that step. Two facts answer it without waiting for the end.
 
 - A prefix of a run is post-processing of the whole of it, so whatever bounds the whole bounds the prefix. A pass over
-  dealt batches therefore counts whole from its first step on, also if the loop breaks it off: k passes that were begun
-  are bounded by k epochs.
+  allocated batches therefore counts whole from its first step on, also if the loop breaks it off: k passes that were
+  begun are bounded by k epochs.
 - Adding noise is post-processing, so a pass in which the noise changed is bounded by one with its least noise.
 
-The **position** of a run is what these bounds count: steps under Poisson sampling, passes where batches are dealt.
+The **position** of a run is what these bounds count: steps under Poisson sampling, passes where batches are allocated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.watched_queue import Group
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_release import Divided, Release, divided_now
+from calipers.adapters.watched_release import Divided, WatchedRelease, divided_now
 from calipers.adapters.watched_run import NeighborReading, divided_by, poisson_uses
 from calipers.errors import UnsupportedError
 from calipers.run import Run
@@ -92,20 +92,20 @@ class Ahead:
     def _groups(self) -> list[Group]:
         return [group for group in self.seen.draws.groups.values() if group.uses]
 
-    def _uses(self) -> Counter[Release]:
+    def _uses(self) -> Counter[WatchedRelease]:
         """How many batches were used in which release, each in one."""
         uses = poisson_uses(self.source, self._groups())
         if any(len(used) > 1 for used in uses):
             raise UnsupportedError("Several steps were taken on one batch; what the next one costs is not known.")
         return Counter({release: count for (release,), count in uses.items()})
 
-    def _next(self) -> Release:
+    def _next(self) -> WatchedRelease:
         """The next release: the least of the noise that is set and the noise that the last steps had."""
         now = divided_now(self.optimizer)
         noise = min([float(self.optimizer.noise_multiplier), *self.seen.noises])
-        return Release(noise, now.reduction, now.divisor)
+        return WatchedRelease(noise, now.reduction, now.divisor)
 
-    def _steps(self, uses: Counter[Release]) -> tuple[Run, ...]:
+    def _steps(self, uses: Counter[WatchedRelease]) -> tuple[Run, ...]:
         divided, merged = divided_by(uses), Counter[tuple[Divided, float]]()
         for release, count in uses.items():
             merged[(divided[release], release.noise)] += count

@@ -16,7 +16,7 @@ from calipers.errors import InputError, UnsupportedError
 _OWN_MEAN = ("CrossEntropyLoss", "NLLLoss", "NLLLoss2d")
 """Criteria whose mean is over targets that are not ignored, weighted by class: other records change its divisor."""
 NOT_IGNORED = -100
-"""What these criteria ignore unless told otherwise."""
+"""What these criteria ignore unless given otherwise."""
 UNCHECKED_LOSS = (
     "attach was not given the criterion (loss=criterion): that it reduces as the optimizer does (loss_reduction), and "
     "that the loss of a record does not depend on other records, is assumed."
@@ -46,12 +46,12 @@ def steps_elsewhere(optimizer: Any, accountant: Any) -> int:
         if own & {id(parameter) for parameter in other.params}:
             behind = accountant_behind(other)
             record = getattr(other, "_calipers_record", None)
-            told = 0 if behind is None or behind is accountant else steps_told(behind)
-            found[id(behind)] = max(told, 0 if record is None else record.steps, found.get(id(behind), 0))
+            reported = 0 if behind is None or behind is accountant else steps_reported(behind)
+            found[id(behind)] = max(reported, 0 if record is None else record.steps, found.get(id(behind), 0))
     return sum(found.values())
 
 
-def steps_told(accountant: Any) -> int:
+def steps_reported(accountant: Any) -> int:
     """Steps in an accountant's history."""
     return sum(int(steps) for _, _, steps in accountant.history)
 

@@ -1,11 +1,12 @@
-"""Which batches a loop was given: every draw of a loader, in the order it was delivered, by the law then in force.
+"""Which batches a loop was given: every draw of a loader, in the order it was delivered, by the distribution then in
+force.
 
 The sampler of batches and the loader keep their classes' behavior and gain an ear: both are given a subclass of
 their own class that reports, when an iteration begins, each batch of indices that is drawn, and each batch that the
 loop receives. With workers a loader draws ahead, so drawing and receiving differ; PyTorch delivers in order.
 
-What decides the law of a draw (the sample rate, the batch size, the rows that are selected) is read when the batch is
-drawn. A law that changed is a source of its own from then on; rows that changed are another dataset.
+What decides the distribution of a draw (the sample rate, the batch size, the rows that are selected) is read when the
+batch is drawn. A distribution that changed is a source of its own from then on; rows that changed are another dataset.
 
 `BatchMemoryManager` makes a loader of its own from the same sampler. Its pieces are not delivered through the loader
 that is watched, but for each of them it tells the optimizer whether to hold back its step, and that is heard.
@@ -26,7 +27,7 @@ from calipers.adapters.loader_settings import loader_behind, members_of, selecti
 from calipers.adapters.opacus_library import generator_digest, torch_module
 from calipers.adapters.opacus_loaders import LoaderLaw, source_of
 from calipers.adapters.torch_sampler import TorchBatches
-from calipers.adapters.watched_queue import STALE, Draw, Group, Pass, Queue
+from calipers.adapters.watched_queue import STALE, Draw, Group, LoaderPass, Queue
 from calipers.errors import CalipersError, UnsupportedError
 from calipers.numerics.types import IntArray
 
@@ -51,7 +52,7 @@ MID_PASS = "The loader's settings changed inside a pass over shuffled or ordered
 
 
 class Listener:
-    """One watched loader: its law in force, and the rows it may draw."""
+    """One watched loader: its distribution in force, and the rows it may draw."""
 
     def __init__(self, data_loader: Any, source: int, observed: bool) -> None:
         self.loader, self.sampler = data_loader, data_loader.batch_sampler
@@ -74,7 +75,7 @@ class Draws:
         self.sources: list[LoaderLaw] = []
         self.groups: dict[tuple[int, int], Group] = {}
         self.begun = self.finished = self.drawn = self.iterators = 0
-        self.latest: Pass | None = None
+        self.latest: LoaderPass | None = None
         self.last: Draw | None = None
         self.digests: dict[str, None] = {}
         self.states: dict[str, None] = {}
@@ -92,7 +93,7 @@ class Draws:
             if self.queue.interrupted():
                 self._complain(STALE, True)
             self.iterators += 1
-            batches, self.latest = iter(draw_all(own)), Pass(listener.number)
+            batches, self.latest = iter(draw_all(own)), LoaderPass(listener.number)
             return self._drawn(self.latest, listener, self.iterators, batches)
 
         def delivering(own: Any) -> Iterator[Any]:
@@ -105,7 +106,7 @@ class Draws:
             raise UnsupportedError(f"{type(listener.sampler).__name__} cannot be watched: {error}.") from error
         self.sources.append(source)
 
-    def _drawn(self, current: Pass, listener: Listener, number: int, batches: Iterator[Any]) -> Iterator[Any]:
+    def _drawn(self, current: LoaderPass, listener: Listener, number: int, batches: Iterator[Any]) -> Iterator[Any]:
         """The indices that a batch sampler yields, unchanged."""
         self.begun += 1  # here and not before: a loader with workers makes two iterators and draws from the second
         self.began()
@@ -129,7 +130,7 @@ class Draws:
         self.finished += 1
 
     def _begin(self, listener: Listener) -> None:
-        """What is read when a pass begins: the law, and which rows are selected."""
+        """What is read when a pass begins: the distribution, and which rows are selected."""
         listener.drawn[:] = False
         if settings_of(listener.sampler) != listener.settings:
             self._law_changed(listener)
@@ -174,14 +175,14 @@ class Draws:
             digest = generator_digest(sampler.generator, torch_module().device("cpu"))
             self.states[digest or ""] = None
 
-    def deliver(self, origin: Pass) -> Draw:
+    def deliver(self, origin: LoaderPass) -> Draw:
         """The loop receives the oldest batch that waits."""
         draw = origin.waiting.popleft()
         self._received(draw)
         self.queue.receive(draw)
         return draw
 
-    def end(self, origin: Pass, last: Draw | None) -> None:
+    def end(self, origin: LoaderPass, last: Draw | None) -> None:
         """The loop went through to the end of a pass."""
         if last is not None:
             last.group.ended = True
@@ -212,7 +213,7 @@ class Draws:
         return len(self.digests) ** 2 * (rate * rate + (1 - rate) ** 2) ** size < 1e-9
 
     def signal(self) -> None:
-        """The optimizer is told whether to hold back a step: a piece of the last batch was made."""
+        """The optimizer is given whether to hold back a step: a piece of the last batch was made."""
         if self.latest is not None and not self.latest.followed and self.last is not None:
             if self.latest.waiting:
                 # The first piece: nobody will deliver this batch as a whole.

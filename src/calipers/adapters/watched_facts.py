@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calipers.adapters.opacus_loaders import LoaderLaw
-from calipers.adapters.watched_release import Release
+from calipers.adapters.watched_release import WatchedRelease
 
 SEEN_AT = {
     "which records a step used, and at what sample rate": "every draw of the watched loaders' batch samplers",
@@ -21,13 +21,13 @@ SEEN_AT = {
 
 
 def law_words(source: LoaderLaw) -> str:
-    """A loader's law in a few words."""
+    """A loader's distribution in a few words."""
     rate = "" if source.sample_rate is None else f", rate {source.sample_rate!r}"
     batch = "" if source.kind != "dealt" else f", batches of {source.batch_size}"
     return f"{source.kind}: {source.name}{rate}{batch}"
 
 
-def release_words(release: Release) -> str:
+def release_words(release: WatchedRelease) -> str:
     """What acted in a release, in a few words."""
     if release.reduction == "sum":
         return f"noise {release.noise!r}, sum"

@@ -13,16 +13,16 @@ from typing import Any
 
 from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.watched_queue import Draw
-from calipers.adapters.watched_release import Divided, Release, divided_now
+from calipers.adapters.watched_release import Divided, WatchedRelease, divided_now
 from calipers.adapters.watched_run import NeighborReading
 from calipers.adaptive import PrivacyFilter
 from calipers.adaptive.rules import SAID
 from calipers.bracket import Evidence, Kind
 from calipers.curves.rdp_curve import adp_tradeoff
 from calipers.errors import InputError, UnsupportedError
+from calipers.guarantee import GuaranteeSubject
 from calipers.measure.guarantees import StatedPair
 from calipers.run import Run
-from calipers.stated import Stated
 
 _PROVEN = {
     "menu": "calipers:adaptive-menu",
@@ -33,7 +33,7 @@ _PROVEN = {
 NO_ATTACK = "Steps were chosen while training, by a rule that nobody described; no attack on it is claimed."
 
 
-class FilterStated(Stated):
+class FilterSubject(GuaranteeSubject):
     """What reports say about steps that were paid from a filter."""
 
     noun = "a training within a privacy filter"
@@ -82,7 +82,7 @@ class PaidSteps:
         """Whether so many more steps fit, as the optimizer is set now."""
         return self.source.allows(self.next(), further)
 
-    def pay(self, release: Release, used: list[tuple[Draw, int]]) -> None:
+    def pay(self, release: WatchedRelease, used: list[tuple[Draw, int]]) -> None:
         """Pay for a step that is about to add its noise.
 
         Raises:
@@ -114,15 +114,15 @@ class PaidSteps:
         self.count = paid
 
     @property
-    def stated(self) -> Stated:
+    def stated(self) -> GuaranteeSubject:
         """What reports say of such a training."""
         keys: tuple[tuple[str, object], ...] = (("epsilon", self.source.epsilon), ("delta", self.source.delta))
         spent = ", ".join(f"{count} x {name!r}" for name, count in self.source.spent.items())
         words = f"Training steps chosen while it ran, paid from a privacy filter for {self.source.target} ({spent})"
         keys = (*keys, ("rule", self.source.rule.kind), ("spent", dict(self.source.spent)))
-        return FilterStated(words, keys, self.next().adjacency, "filter")
+        return FilterSubject(words, keys, self.next().adjacency, "filter")
 
-    def above(self) -> StatedPair:
+    def upper(self) -> StatedPair:
         """The filter's target as an upper bound; below its delta no epsilon is proven."""
         rule, epsilon, delta = self.source.rule, self.source.epsilon, self.source.delta
         said = (

@@ -1,4 +1,4 @@
-"""Measuring the phases of a run that was watched, and what its accountant was told."""
+"""Measuring the phases of a run that was watched, and what its accountant was given."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MANY_LEVELS = 32
 """Distinct phases measured one by one, 0.1 s each; more are put together, by their least and their largest noise."""
 
 
-def told_runs(accountant: Any) -> list[Run]:
-    """What the accountant was told, as it reads it: Poisson sampling of the undivided sum."""
+def reported_runs(accountant: Any) -> list[Run]:
+    """What the accountant was given, as it reads it: Poisson sampling of the undivided sum."""
     return [
         Run(noise_multiplier=float(noise), sample_rate=float(rate), steps=int(steps))
         for noise, rate, steps in accountant.history
@@ -33,7 +33,7 @@ def measured_phases(runs: tuple[Run, ...], tolerance: float) -> Measurement:
         return measure(runs, tolerance=tolerance)
     above = measure(_together(runs, min), tolerance=tolerance)
     below = measure(_together(runs, max), tolerance=tolerance)
-    evaluation = Bounds(above.evaluation.above, below.evaluation.below)
+    evaluation = Bounds(above.evaluation.upper, below.evaluation.lower)
     note = (
         f"{len(runs)} phases were measured as {MANY_LEVELS} or fewer, the upper bound with the least and the lower "
         "bound with the largest noise of those put together."

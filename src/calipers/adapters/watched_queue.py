@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from calipers.adapters.watched_release import Release
+from calipers.adapters.watched_release import WatchedRelease
 from calipers.numerics.types import IntArray
 
 UNSEEN = (
@@ -41,12 +41,12 @@ class Group:
 
     loader: int
     delivered: int = 0
-    releases: Counter[tuple[Release, ...]] = field(default_factory=Counter)
+    releases: Counter[tuple[WatchedRelease, ...]] = field(default_factory=Counter)
     order: str = ""
     ended: bool = False
 
     @property
-    def uses(self) -> dict[tuple[Release, ...], int]:
+    def uses(self) -> dict[tuple[WatchedRelease, ...], int]:
         """How many of its batches were used in which releases, one after the other."""
         return {releases: count for releases, count in self.releases.items() if releases and count}
 
@@ -56,7 +56,7 @@ class Group:
 
 
 @dataclass(eq=False)
-class Pass:
+class LoaderPass:
     """One iteration over a batch sampler: draws that wait for delivery, and whether a loader delivers them.
 
     `lagging` says whether the loop held further batches after its last step; `delivered` and `used` count batches,
@@ -77,12 +77,12 @@ class Draw:
     """One batch, and the releases that used it."""
 
     group: Group
-    origin: Pass
+    origin: LoaderPass
     indices: IntArray
     digest: str = ""
-    releases: tuple[Release, ...] = ()
+    releases: tuple[WatchedRelease, ...] = ()
 
-    def use(self, release: Release) -> None:
+    def use(self, release: WatchedRelease) -> None:
         """One more step with this batch."""
         counts = self.group.releases
         counts[self.releases] -= 1
@@ -123,7 +123,7 @@ class Queue:
         elif inside:
             self._complain(SKIPPED, True)
 
-    def end(self, origin: Pass) -> None:
+    def end(self, origin: LoaderPass) -> None:
         """The loop went through to the end of a pass. One without any step looked at the data and released nothing."""
         origin.ended = True
         if origin.used and not origin.lagging:

@@ -22,7 +22,7 @@ import numpy as np
 from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.watched_draws import Draws
 from calipers.adapters.watched_queue import Draw, Group
-from calipers.adapters.watched_release import Release
+from calipers.adapters.watched_release import WatchedRelease
 from calipers.errors import CalipersWarning, InputError
 from calipers.numerics.types import IntArray
 
@@ -112,7 +112,7 @@ class Seen:
         self.reasons: dict[str, bool] = {}
         self.steps = 0
         self.dimension = 0
-        self.releases: Counter[Release] = Counter()
+        self.releases: Counter[WatchedRelease] = Counter()
         self.norms: Counter[float] = Counter()
         self.states: dict[str, None] = {}
         self.seeds: dict[str, None] = {}
@@ -134,7 +134,9 @@ class Seen:
             found[release.noise] += count
         return found
 
-    def release(self, draws: list[tuple[Draw, int]], release: Release, max_grad_norm: float, dimension: int) -> None:
+    def release(
+        self, draws: list[tuple[Draw, int]], release: WatchedRelease, max_grad_norm: float, dimension: int
+    ) -> None:
         """One noisy sum, of these draws so many times each."""
         self.steps += 1
         self.dimension = max(self.dimension, dimension)
@@ -190,7 +192,7 @@ class Seen:
         self.reasons = dict(state["reasons"]) | self.reasons
         self.steps, self.crossing = state["steps"], state["crossing"]
         self.dimension = state["dimension"]
-        self.releases = Counter({Release(*release): count for release, count in state["releases"]})
+        self.releases = Counter({WatchedRelease(*release): count for release, count in state["releases"]})
         self.norms = Counter({norm: count for norm, count in state["norms"]})
         self.participation.load_state_dict(state["participation"])
         self.states.update(dict.fromkeys(state["states"]))
@@ -200,7 +202,7 @@ class Seen:
         draws.digests = dict.fromkeys(state["digests"])
         draws.states = dict.fromkeys(state["drawn from"])
         for loader, number, delivered, ended, order, uses in state["groups"]:
-            counted = Counter({tuple(Release(*each) for each in used): count for used, count in uses})
+            counted = Counter({tuple(WatchedRelease(*each) for each in used): count for used, count in uses})
             group = Group(loader, delivered, counted, order, ended)
             draws.groups[(loader, number)] = draws.queue.resumed = group
             draws.iterators = max(draws.iterators, number)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Release(NamedTuple):
+class WatchedRelease(NamedTuple):
     """The terms of one noisy sum.
 
     noise: its realized noise multiplier. reduction: the optimizer's, "sum" or "mean". divisor: the optimizer's

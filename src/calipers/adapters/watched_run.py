@@ -1,14 +1,16 @@
 """From what was seen to what is proven: a described run, fixed batches as observed, or nothing.
 
-1. **A described run.** Every step used batches of one loader as that loader's law says: both bounds of `measure` hold.
+1. **A described run.** Every step used batches of one loader as that loader's distribution says: both bounds of
+    `measure` hold.
    Under Poisson sampling k steps on one batch with noise multipliers s_1, ..., s_k are one step with 1/s^2 the sum of
    1/s_i^2: given that the record is in the batch they are Gaussian releases that compose to one of that noise, and
    whether it is in the batch is drawn once. (Mixing with the same probability keeps one pair below the other.)
 2. **At most once in a pass.** The draws fit no described run (a loop that breaks off, a noise that changes inside an
    epoch), but the loader deals: whatever the order, a record is in at most one batch of each pass. Its participations
-   are Gaussian releases, counted at the pass's least noisy batch. The upper jaw holds for every order the loader might
-   have drawn; no attack is claimed where the order is random.
-3. **Batches as observed.** No law bounds how often a record comes, but every draw was seen. For these batches, read as
+   are Gaussian releases, counted at the pass's least noisy batch. The upper bound holds for every order the loader
+   might have drawn; no attack is claimed where the order is random.
+3. **Batches as observed.** No distribution bounds how often a record comes, but every draw was seen. For these batches,
+    read as
    fixed and known, the record that was in most steps is a composition of Gaussian releases. The statement is about
    this execution given its draws: it needs that they do not depend on the records, and another execution draws others.
 4. **Nothing**, where something was not seen or could depend on the records.
@@ -29,7 +31,7 @@ from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys
 from calipers.adapters.watched_draws import RECORDS, TWICE
 from calipers.adapters.watched_queue import SKIPPED, Group
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_release import Divided, Release
+from calipers.adapters.watched_release import Divided, WatchedRelease
 from calipers.errors import CalipersError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 
@@ -147,8 +149,8 @@ def _fallback(seen: Seen, reading: NeighborReading, reasons: tuple[str, ...], re
     if all(source.in_known_order for source in sources):
         # That a batch was the same one again is known by its size alone: enough for a bound, not for an attack.
         return Description(_as_observed(seen, reading), repeats == 1, reasons)
-    dealt = not seen.reasons.keys() & {TWICE, RECORDS}
-    if dealt and all(source.once for source in sources) and not seen.crossing:
+    allocated = not seen.reasons.keys() & {TWICE, RECORDS}
+    if allocated and all(source.once for source in sources) and not seen.crossing:
         return Description(_once_a_pass(seen, reading), False, reasons, ONCE_A_PASS)
     return Description(_as_observed(seen, reading), False, reasons, AS_OBSERVED)
 
@@ -170,7 +172,7 @@ def _rejects(seen: Seen) -> bool:
     return (single and looks > 0) or len(places) > 1
 
 
-def divided_by(releases: Iterable[Release]) -> dict[Release, Divided]:
+def divided_by(releases: Iterable[WatchedRelease]) -> dict[WatchedRelease, Divided]:
     """What each of these releases was divided by; `UnsupportedError` where that was set by hand and moved."""
     means = [release for release in releases if release.reduction == "mean"]
     values = {release.divisor for release in means}
@@ -200,7 +202,7 @@ def _described(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
     for number, source in enumerate(seen.draws.sources):
         groups = [group for group in seen.draws.groups.values() if group.loader == number and group.used()]
         uses, reshuffle = (
-            (poisson_uses(source, groups), "every-epoch") if source.stepwise else _dealt_uses(source, groups)
+            (poisson_uses(source, groups), "every-epoch") if source.stepwise else _allocated_uses(source, groups)
         )
         if source.repeats and len(uses) > 1:
             # Phases of different noise are measured as if each had an order of its own.
@@ -233,9 +235,9 @@ def together(noises: tuple[float, ...]) -> float:
     return math.nextafter(1.0 / math.sqrt(math.fsum(1.0 / noise**2 for noise in noises)) * (1.0 - 2.0**-50), 0.0)
 
 
-def poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[Release, ...]]:
+def poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[WatchedRelease, ...]]:
     """How many draws were used in which releases."""
-    uses: Counter[tuple[Release, ...]] = Counter()
+    uses: Counter[tuple[WatchedRelease, ...]] = Counter()
     for group in groups:
         uses.update(group.uses)
     if source.ranks > 1:
@@ -251,9 +253,9 @@ def poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[Releas
     return uses
 
 
-def _dealt_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tuple[Release, ...]], str]:
+def _allocated_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tuple[WatchedRelease, ...]], str]:
     """The batches of whole epochs, by release, and whether every epoch had an order of its own."""
-    uses: Counter[tuple[Release, ...]] = Counter()
+    uses: Counter[tuple[WatchedRelease, ...]] = Counter()
     for group in groups:
         kinds = {tuple(each._replace(divisor=0.0, follows=False) for each in used): used for used in group.uses}
         if group.used() != source.batches:

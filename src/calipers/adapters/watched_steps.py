@@ -26,7 +26,7 @@ from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.opacus_sharded import SHARDED, Shards
 from calipers.adapters.watched_queue import Draw
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_release import Release
+from calipers.adapters.watched_release import WatchedRelease
 from calipers.adapters.watched_tensors import Fingerprint
 from calipers.errors import CalipersError, InputError, UnsupportedError
 
@@ -95,7 +95,7 @@ def check_optimizer(engine: Any, optimizer: Any) -> None:
             f"Adaptive clipping in {installed_opacus()} cannot be described as a Run: its clipping norm is "
             "learned from the data by a second noisy release in every step (with ghost clipping, its noise follows the "
             "realized batch size, which is not free). Use clipping='flat' with PrivacyEngine; a count with "
-            "fixed noise and a public divisor is measured by calipers.measure.Beside."
+            "fixed noise and a public divisor is measured by calipers.measure.JointRelease."
         )
     if name not in READ_OPTIMIZERS or type(optimizer).__module__.partition(".")[0] != "opacus":
         raise UnsupportedError(
@@ -120,7 +120,7 @@ class Steps:
         self._divisor = float(optimizer.expected_batch_size or 0)
         self._terms: tuple[str, float] = ("", 0.0)
         self._shards: Shards | None = None
-        self.pay: Callable[[Release, list[tuple[Draw, int]]], None] = lambda release, used: None
+        self.pay: Callable[[WatchedRelease, list[tuple[Draw, int]]], None] = lambda release, used: None
         """Called before the noise is added; what it raises refuses the step."""
         if hasattr(optimizer, "accumulate"):
             module = _clipping_module(optimizer)
@@ -202,14 +202,14 @@ class Steps:
         self._look_at_generator()
         self._seen.release(used, release, norm, dimension)
 
-    def _written(self, noise: float, rows: int) -> Release:
+    def _written(self, noise: float, rows: int) -> WatchedRelease:
         """What acts in this release."""
         self._terms = self._dividing()
         reduction, divisor = self._terms
         if reduction == "sum":
-            return Release(noise)
+            return WatchedRelease(noise)
         follows = divisor == max(rows, 1)
-        return Release(noise, reduction, 0.0 if follows and divisor != self._divisor else divisor, follows)
+        return WatchedRelease(noise, reduction, 0.0 if follows and divisor != self._divisor else divisor, follows)
 
     def _dividing(self) -> tuple[str, float]:
         reduction = str(self._optimizer.loss_reduction)

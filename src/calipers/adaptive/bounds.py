@@ -18,10 +18,10 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.kept import kept
-from calipers.laws.composed.renyi import renyi_above, renyi_below
 from calipers.measure.bounds import Bound, BoundValue
+from calipers.memoize import memoize
 from calipers.numerics.types import FloatArray
+from calipers.pld.composition.renyi import renyi_above, renyi_below
 
 STATEMENT = "calipers:adaptive-menu"
 
@@ -65,7 +65,7 @@ class AdaptiveProof(Bound):
         each = [max(renyi_above(factors, order) for factors in step.dominating) for step in menu.steps]
         return BoundValue(best_sum(each, menu.costs, self.solver.budget) * (1.0 + 1e-12), self.evidence())
 
-    @kept
+    @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantee from the profiles of both directions."""
         ways: list[list[tuple[FloatArray, FloatArray]]] = [[], []]
@@ -117,7 +117,7 @@ class AdaptiveAttack(Bound):
     """At most what one explicit policy shows."""
 
     solver: Solver
-    scene: str
+    description: str
     side = Side.LOWER
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
@@ -151,7 +151,7 @@ class AdaptiveAttack(Bound):
         found = best_sum(each, [cost for _, cost in kinds], self.solver.budget) if kinds else 0.0
         return BoundValue(found * (1.0 - 1e-12), self.evidence())
 
-    @kept
+    @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The tests of the policy in both directions, claims exchanged in the second."""
         points = []
@@ -166,8 +166,9 @@ class AdaptiveAttack(Bound):
     def evidence(self) -> Evidence:
         """The policy, so that a reader could run it."""
         text = (
-            f"{self.scene} The adversary adds up rounded log likelihood ratios of the steps taken so far, takes the "
-            "step of the menu that the recursion over the remaining budget prefers at this sum, and claims the record "
-            "when the final sum exceeds epsilon. Error rates of this policy are computed exactly, rounding taken off."
+            f"{self.description} The adversary adds up rounded log likelihood ratios of the steps taken so far, takes "
+            "the step of the menu that the recursion over the remaining budget prefers at this sum, and claims the "
+            "record when the final sum exceeds epsilon. Error rates of this policy are computed exactly, rounding "
+            "taken off."
         )
         return Evidence.of(Kind.TEST, STATEMENT, text)

@@ -39,8 +39,8 @@ def steps_alone(pairs: StepPairs, epsilon: float, delta: float) -> int:
 def _alone(menu: Menu, epsilon: float, delta: float, reverse: bool) -> int:
     loss = menu.losses(reverse)[0]
     step = loss.deviation / PRECISION.finest
-    laws = [(menu.upper_law(s, reverse), n) for s, n in menu.steps[0].dominating[0]]
-    kernel = upper_block(laws, step, math.exp(PRECISION.log_tail))
+    pmfs = [(menu.upper_pmf(s, reverse), n) for s, n in menu.steps[0].dominating[0]]
+    kernel = upper_block(pmfs, step, math.exp(PRECISION.log_tail))
     # Sums of losses beyond half of this window on either side wrap around; they are rarer than delta by far.
     back = min(-kernel.low * step, 4.0 + epsilon)
     window = 4.0 * epsilon + 2.0 * loss.far + 40.0 * math.sqrt(loss.variance) + 2.0 * back

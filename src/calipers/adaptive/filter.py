@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from calipers.adaptive.costs import equal_shares, steps_alone
-from calipers.adaptive.rules import SAID, Rule, budgets, choose_rule
+from calipers.adaptive.rules import SAID, FilterRule, budgets, choose_rule
 from calipers.adaptive.run import AdaptiveRun, checked_menu, described_step
 from calipers.adaptive.state import Counts, FileState, MemoryState
 from calipers.adaptive.steps import Step, block_of, step_pairs
@@ -97,7 +97,7 @@ def _covers(known: Run, step: Run) -> bool:
     return alike == known or step_pairs("menu", known).dominating == step_pairs("taken", alike).dominating
 
 
-def run_of(menu: Mapping[str, Step], rule: Rule) -> AdaptiveRun | None:
+def run_of(menu: Mapping[str, Step], rule: FilterRule) -> AdaptiveRun | None:
     """The adaptive run whose budget a menu filter watches; None where a block of steps has no description."""
     sizes = rule.blocks or (1,) * len(menu)
     blocks = {name: block_of(step, size) for (name, step), size in zip(menu.items(), sizes, strict=True)}
@@ -137,13 +137,13 @@ class PrivacyFilter(_Spending):
         super().__init__(menu, path)
         self.epsilon, self.delta = POSITIVE.check("epsilon", epsilon), OPEN_UNIT.check("delta", delta)
 
-        def made() -> Rule:
+        def made() -> FilterRule:
             pairs = tuple(step_pairs(name, step) for name, step in self.menu.items())
             return choose_rule(pairs, self.epsilon, self.delta, rule)
 
         if isinstance(self._state, FileState):
             described = self._described() | {"epsilon": self.epsilon, "delta": self.delta}
-            self.rule = Rule.from_dict(self._state.opened(described, lambda: made().to_dict()))
+            self.rule = FilterRule.from_dict(self._state.opened(described, lambda: made().to_dict()))
         else:
             self.rule = made()
 

@@ -2,11 +2,11 @@
 
 Both kernels are about an ordered pair (P, Q), L = dP/dQ.
 
-- `upper_kernel`: P-masses of a law that dominates the step. Every atom of the step's UPPER law is split onto the two
-  lattice points around it so that its P-mass and its Q-mass stay what they are: a mean preserving spread of L, hence
-  an upper bound for every convex function of L.
-- `lower_kernel`: P- and Q-masses of the integer score round(log L / h) of the step's LOWER law. The score is something
-  the adversary can compute, so whatever is done with it is an attack.
+- `upper_kernel`: P-masses of a PLD that dominates the step. Every atom of the step's pessimistic PLD is split onto the
+  two lattice points around it so that its P-mass and its Q-mass stay what they are: a mean preserving spread of L,
+  hence an upper bound for every convex function of L.
+- `lower_kernel`: P- and Q-masses of the integer score round(log L / h) of the step's optimistic PLD. The score is
+  something the adversary can compute, so whatever is done with it is an attack.
 
 A block of several steps is the convolution of their kernels, taken on a finer lattice that is doubled as
 the deviation grows: an upper kernel is split onto every second point, as above, and a lower score is halved. So a block
@@ -28,10 +28,10 @@ import numpy as np
 import scipy.fft
 
 from calipers.errors import UnsupportedError
-from calipers.laws.composed.lattice import split_law, weighted_counts
-from calipers.laws.core.law import Law
 from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length, fft_relative_error, two_norm
 from calipers.numerics.types import FloatArray, IntArray
+from calipers.pld.composition.lattice import split_pmf, weighted_counts
+from calipers.pld.core.pmf import PrivacyLossPmf
 
 MOST_CELLS = 1_000_000
 """A kernel with more lattice points is refused: so little noise, or so fine a lattice, says nothing anybody needs."""
@@ -51,7 +51,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, eq=False)
 class UpperKernel:
-    """P-masses at lattice points `low`, `low` + 1, ... of a law that dominates one step.
+    """P-masses at lattice points `low`, `low` + 1, ... of a PLD that dominates one step.
 
     `p_inf`: P-mass where Q has none. `shift`: log L may be larger than its lattice point says by at most this much;
     `UpperLevels` adds it to epsilon, once for every step. Errors of the masses are added to them.
@@ -94,28 +94,28 @@ def _placed(positions: IntArray, weights: FloatArray) -> tuple[int, FloatArray]:
     return low, weighted_counts(positions - low, weights, size)
 
 
-def upper_kernel(law: Law, step: float) -> UpperKernel:
-    """The P-masses of an UPPER law split onto step Z; at least those of a law that dominates it."""
-    if law.reach > MOST_REACH:
+def upper_kernel(pmf: PrivacyLossPmf, step: float) -> UpperKernel:
+    """The P-masses of a pessimistic PLD split onto step Z; at least those of a PLD that dominates it."""
+    if pmf.reach > MOST_REACH:
         raise UnsupportedError(
-            f"Log likelihood ratios of one step of the menu reach {law.reach:.0f}, beyond {MOST_REACH:g}: such a step "
+            f"Log likelihood ratios of one step of the menu reach {pmf.reach:.0f}, beyond {MOST_REACH:g}: such a step "
             "hides nothing. Use a larger noise_multiplier."
         )
-    measure = split_law(law, step, 1.0)
-    error = law.rounding + 64.0 * UNIT_ROUNDOFF * (2.0 + law.reach)
+    measure = split_pmf(pmf, step, 1.0)
+    error = pmf.rounding + 64.0 * UNIT_ROUNDOFF * (2.0 + pmf.reach)
     # Where between two lattice points an atom lies is rounded by a share of its log ratio.
-    shift = law.shift_error + 8.0 * UNIT_ROUNDOFF * (1.0 + law.reach)
+    shift = pmf.shift_error + 8.0 * UNIT_ROUNDOFF * (1.0 + pmf.reach)
     low, masses = _placed(measure.positions, measure.weights * (math.exp(measure.log_norm) * (1.0 + error)))
-    return UpperKernel(low, masses, min(1.0, law.p_inf * (1.0 + error)), shift)
+    return UpperKernel(low, masses, min(1.0, pmf.p_inf * (1.0 + error)), shift)
 
 
-def lower_kernel(law: Law, step: float) -> LowerKernel:
-    """The scores round(log L / step) of a LOWER law; P-masses at most, Q-masses at least what the attack has."""
-    scores = np.rint(law.log_ratio / step).astype(np.int64)
-    error = law.rounding + 32.0 * UNIT_ROUNDOFF
-    low, p = _placed(scores, np.exp(law.log_p) * (1.0 - error))
-    _, q = _placed(scores, np.exp(law.log_q) * (1.0 + error))
-    return LowerKernel(low, p, q, law.p_inf * (1.0 - error))
+def lower_kernel(pmf: PrivacyLossPmf, step: float) -> LowerKernel:
+    """The scores round(log L / step) of an optimistic PLD; P-masses at most, Q-masses at least what the attack has."""
+    scores = np.rint(pmf.log_ratio / step).astype(np.int64)
+    error = pmf.rounding + 32.0 * UNIT_ROUNDOFF
+    low, p = _placed(scores, np.exp(pmf.log_p) * (1.0 - error))
+    _, q = _placed(scores, np.exp(pmf.log_q) * (1.0 + error))
+    return LowerKernel(low, p, q, pmf.p_inf * (1.0 - error))
 
 
 def _convolved(a: FloatArray, b: FloatArray) -> tuple[FloatArray, float]:
@@ -170,15 +170,15 @@ def _compose_lower(a: LowerKernel, b: LowerKernel, least: float) -> LowerKernel:
     return LowerKernel(a.low + b.low + first, p[first:last], q[first:last], p_inf)
 
 
-def _refined(laws: Sequence[tuple[Law, int]], step: float) -> tuple[float, list[int]]:
+def _refined(pmfs: Sequence[tuple[PrivacyLossPmf, int]], step: float) -> tuple[float, list[int]]:
     """The lattice on which a block begins, and how often it is doubled after each doubling of the number of steps.
 
     It is never coarser than the deviation of what was composed so far over `FINE`, but for the last lattice, `step`.
     """
-    doublings = max(n for _, n in laws).bit_length() - 1
+    doublings = max(n for _, n in pmfs).bit_length() - 1
     if doublings == 0:
         return step, [0]
-    deviation = min(math.sqrt(law.cumulants(1.0)[2]) for law, _ in laws)
+    deviation = min(math.sqrt(pmf.cumulants(1.0)[2]) for pmf, _ in pmfs)
     halvings = max(0, math.ceil(math.log2(step * FINE / deviation)))
     fine = step / 2**halvings
     reached = [
@@ -227,19 +227,19 @@ def _block(parts: list[tuple[K, int]], plan: list[int], halve: Callable[[K, int]
     return found[0]
 
 
-def upper_block(laws: Sequence[tuple[Law, int]], step: float, least: float) -> UpperKernel:
-    """A block of steps, each law with how often it is taken, on the lattice `step`.
+def upper_block(pmfs: Sequence[tuple[PrivacyLossPmf, int]], step: float, least: float) -> UpperKernel:
+    """A block of steps, each PLD with how often it is taken, on the lattice `step`.
 
-    Tails of P-mass at most `least` are moved in the safe direction, at each law and at each of the convolutions.
+    Tails of P-mass at most `least` are moved in the safe direction, at each PLD and at each of the convolutions.
     """
-    fine, plan = _refined(laws, step)
-    small = least / max(n for _, n in laws)
-    parts = [(trimmed(upper_kernel(law, fine), small), n) for law, n in laws]
+    fine, plan = _refined(pmfs, step)
+    small = least / max(n for _, n in pmfs)
+    parts = [(trimmed(upper_kernel(pmf, fine), small), n) for pmf, n in pmfs]
     return _block(parts, plan, lambda one, k: _halved_upper(one, fine * 2**k), lambda a, b: _compose_upper(a, b, small))
 
 
-def lower_block(laws: Sequence[tuple[Law, int]], step: float, least: float) -> LowerKernel:
+def lower_block(pmfs: Sequence[tuple[PrivacyLossPmf, int]], step: float, least: float) -> LowerKernel:
     """The same for attacks."""
-    fine, plan = _refined(laws, step)
-    parts = [(lower_kernel(law, fine), n) for law, n in laws]
+    fine, plan = _refined(pmfs, step)
+    parts = [(lower_kernel(pmf, fine), n) for pmf, n in pmfs]
     return _block(parts, plan, lambda one, _: _halved_lower(one), lambda a, b: _compose_lower(a, b, least))

@@ -65,7 +65,7 @@ class Lattice:
         return self.last - self.first + 1
 
 
-class _Circle:
+class _CyclicKernel:
     """Kernels of all steps and arrays on the window, as vectors of one cyclic convolution."""
 
     def __init__(self, lattice: Lattice, ends: Sequence[tuple[int, int]]) -> None:
@@ -122,7 +122,7 @@ class UpperLevels:
         self._aside = max(kernel.p_inf for kernel in kernels) if theta > 0.0 else 0.0
         if theta > 0.0:
             kernels = [replace(kernel, p_inf=0.0) for kernel in kernels]
-        self._circle = _Circle(lattice, [(kernel.low, kernel.high) for kernel in kernels])
+        self._circle = _CyclicKernel(lattice, [(kernel.low, kernel.high) for kernel in kernels])
         spectra, self._mass, gains, beyond = [], [], [], []
         for kernel in kernels:
             ratio = h * np.arange(kernel.low, kernel.high + 1)
@@ -263,7 +263,7 @@ class PolicyLevels:
     def __init__(self, kernels: Sequence[LowerKernel], costs: Sequence[int], lattice: Lattice) -> None:
         self.lattice, self.costs = lattice, tuple(costs)
         self.level = 0
-        self._circle = _Circle(lattice, [(kernel.low, kernel.high) for kernel in kernels])
+        self._circle = _CyclicKernel(lattice, [(kernel.low, kernel.high) for kernel in kernels])
         theta, h, x = lattice.tilt, lattice.step, lattice.x
         spectra, self._mass, at_once = [], [], []
         for kernel in kernels:

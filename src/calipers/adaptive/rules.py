@@ -21,10 +21,10 @@ from calipers.adaptive.steps import StepPairs, repeated
 from calipers.citations import implements
 from calipers.curves.renyi import epsilon_from_rdp
 from calipers.errors import CertificationError, InputError, UnsupportedError
-from calipers.laws.composed.renyi import renyi_above
 from calipers.numerics.normal import gaussian_epsilon_bounds
+from calipers.pld.composition.renyi import renyi_above
 
-Progress = Callable[[int, int], object]
+LevelProgress = Callable[[int, int], object]
 """Told the level that is done, and about how many there will be."""
 RULES = ("menu", "gaussian", "renyi")
 SAID = {
@@ -40,7 +40,7 @@ _ROOM = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
-class Rule:
+class FilterRule:
     """A cost for every step and a budget; `kind` is one of `RULES`, `order` that of Renyi divergences.
 
     `blocks`: how many steps of each kind one cost pays for (empty: one); a block that was begun is paid whole.
@@ -98,7 +98,7 @@ class Rule:
         }
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, object]) -> Rule:
+    def from_dict(cls, record: Mapping[str, object]) -> FilterRule:
         """The rule that was written."""
         costs, alone, blocks = record["costs"], record["alone"], record.get("blocks", [])
         assert isinstance(costs, list)
@@ -108,7 +108,7 @@ class Rule:
         return cls(*head, tuple(blocks))  # type: ignore[arg-type]  # written by to_dict
 
 
-def choose_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, kind: str | None = None) -> Rule:
+def choose_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, kind: str | None = None) -> FilterRule:
     """The filter whose smallest share of fixed-length steps is largest, or the one that is named.
 
     Where the recursion of the menu filter would take too long, it is the Renyi filter if that allows every step.
@@ -138,7 +138,7 @@ def choose_rule(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, kind
     return _usable(max(found, key=lambda rule: (min(rule.shares), rule.kind == "menu")), epsilon, delta)
 
 
-def _usable(rule: Rule, epsilon: float, delta: float) -> Rule:
+def _usable(rule: FilterRule, epsilon: float, delta: float) -> FilterRule:
     if not any(rule.further((0,) * len(rule.costs), m) for m in range(len(rule.costs))):
         raise CertificationError(
             f"No step of the menu is proven to be within epsilon={epsilon:g} at delta={delta:g}; use more noise, or a "
@@ -152,8 +152,8 @@ def calibrated_rule(
     epsilon: float,
     delta: float,
     costs: tuple[int, ...] = (),
-    progress: Progress = lambda done, most: None,
-) -> Rule:
+    progress: LevelProgress = lambda done, most: None,
+) -> FilterRule:
     """The menu filter for (epsilon, delta), with these costs or with equal shares.
 
     Raises:
@@ -170,8 +170,8 @@ def menu_rule(
     delta: float,
     alone: tuple[int, ...],
     costs: tuple[int, ...] = (),
-    progress: Progress = lambda done, most: None,
-) -> Rule:
+    progress: LevelProgress = lambda done, most: None,
+) -> FilterRule:
     """The largest budget for which the certified recursion is within (epsilon, delta), by default at equal shares.
 
     Steps paid in blocks are bounded by the recursion over blocks: whoever sees a whole block when its first step is
@@ -182,7 +182,7 @@ def menu_rule(
     within = tuple(number // size for number, size in zip(alone, blocks, strict=True))
     costs = costs or equal_shares(within)
     budget = budgets(pairs, costs, [(epsilon, delta)], within, progress)[0]
-    return Rule("menu", costs, budget, alone, blocks=blocks if max(blocks) > 1 else ())
+    return FilterRule("menu", costs, budget, alone, blocks=blocks if max(blocks) > 1 else ())
 
 
 def budgets(
@@ -190,7 +190,7 @@ def budgets(
     costs: tuple[int, ...],
     targets: list[tuple[float, float]],
     alone: tuple[int, ...],
-    progress: Progress = lambda done, most: None,
+    progress: LevelProgress = lambda done, most: None,
 ) -> list[int]:
     """For each (epsilon, delta) the largest budget whose upper bound meets it.
 
@@ -217,7 +217,12 @@ def budgets(
 
 
 def _met(
-    menu: Menu, reverse: bool, targets: Mapping[int, tuple[float, float]], most: int, highest: int, progress: Progress
+    menu: Menu,
+    reverse: bool,
+    targets: Mapping[int, tuple[float, float]],
+    most: int,
+    highest: int,
+    progress: LevelProgress,
 ) -> dict[int, int]:
     """For each target the largest budget, up to the highest, whose upper bound in one direction meets it."""
     smallest = min(delta for _, delta in targets.values())
@@ -243,7 +248,7 @@ def _met(
     return found
 
 
-def _gaussian(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> Rule:
+def _gaussian(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> FilterRule:
     low, high = 0.0, 1.0
     while gaussian_epsilon_bounds(high, delta)[1] <= epsilon:
         low, high = high, 2.0 * high
@@ -251,18 +256,18 @@ def _gaussian(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if gaussian_epsilon_bounds(middle, delta)[1] <= epsilon else (low, middle)
     shifts = [pair.shift for pair in pairs if pair.shift is not None]
-    return Rule("gaussian", tuple(shift * shift * (1.0 + 1e-14) for shift in shifts), low * low, alone)
+    return FilterRule("gaussian", tuple(shift * shift * (1.0 + 1e-14) for shift in shifts), low * low, alone)
 
 
 @implements("calipers:adaptive-renyi")
-def _renyi(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> list[Rule]:
+def _renyi(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tuple[int, ...]) -> list[FilterRule]:
     """The Renyi filter of the order that keeps the largest smallest share; none where divergences are not finite."""
     menu = Menu(pairs, (1,) * len(pairs))
     best: tuple[float, float] = (0.0, 0.0)
     for order in _ORDERS.tolist():
         about = [
             max(
-                math.fsum(n * menu.upper_law(s, way).cumulants(order)[0] for s, n in factors) / (order - 1.0)
+                math.fsum(n * menu.upper_pmf(s, way).cumulants(order)[0] for s, n in factors) / (order - 1.0)
                 for way in menu.directions
                 for factors in pair.dominating
             )
@@ -278,7 +283,7 @@ def _renyi(pairs: tuple[StepPairs, ...], epsilon: float, delta: float, alone: tu
         costs = tuple(max(renyi_above(factors, order) for factors in pair.dominating) * (1.0 + 1e-12) for pair in pairs)
     except UnsupportedError:
         return []
-    return [Rule("renyi", costs, _renyi_budget(order, epsilon, delta), alone, order)]
+    return [FilterRule("renyi", costs, _renyi_budget(order, epsilon, delta), alone, order)]
 
 
 def _renyi_budget(order: float, epsilon: float, delta: float) -> float:

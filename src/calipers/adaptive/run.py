@@ -23,15 +23,15 @@ from calipers.adaptive.solver import PRECISION, Menu, Solver
 from calipers.adaptive.steps import Step, StepPairs, step_pairs
 from calipers.domains import Domain
 from calipers.errors import InputError
-from calipers.kept import kept
-from calipers.laws.composed.product import Product
+from calipers.guarantee import Guarantee, GuaranteeSubject
 from calipers.measure import Claim, Measurement
 from calipers.measure.bounds import Bounds, one_gaussian
 from calipers.measure.guarantees import written
+from calipers.memoize import memoize
 from calipers.numerics.decimals import setting
+from calipers.pld.composition.product import Product
 from calipers.run import KEYS, Run, as_phases
 from calipers.run_keys import as_toml, called, known, overridden, read_toml
-from calipers.stated import Guarantee, Stated
 
 COST = Domain(1, 1_000_000, integer=True)
 BUDGET = Domain(1, 10_000_000, integer=True)
@@ -82,7 +82,7 @@ def described_step(step: Step) -> str:
 
 
 @dataclass(frozen=True)
-class AdaptiveStated(Stated):
+class AdaptiveSubject(GuaranteeSubject):
     """What reports say about an adaptive run; its file can be read again."""
 
     file: str = ""
@@ -142,7 +142,7 @@ class AdaptiveRun:
 
     __hash__ = None  # type: ignore[assignment]  # menus are dictionaries
 
-    @kept
+    @memoize
     def pairs(self) -> tuple[StepPairs, ...]:
         """What dominates each step, and what an attack sees of it."""
         return tuple(step_pairs(name, step) for name, step in self.menu.items())
@@ -160,9 +160,9 @@ class AdaptiveRun:
             return one_gaussian(math.sqrt(squares) * (1.0 + 1e-13), reason)
         solver = Solver(Menu(pairs, tuple(self.costs.values())), self.budget)
         reason = f"Every step of the menu is dominated by its pair after every past ({len(pairs)} kinds of steps)."
-        scene = " ".join(dict.fromkeys(pair.scene for pair in pairs))
+        description = " ".join(dict.fromkeys(pair.description for pair in pairs))
         closes = all(pair.closes for pair in pairs)
-        return Bounds(AdaptiveProof(solver, reason), AdaptiveAttack(solver, scene), closes)
+        return Bounds(AdaptiveProof(solver, reason), AdaptiveAttack(solver, description), closes)
 
     def measured(self, tolerance: float = 1e-3) -> Measurement:
         """The measurement of this run, as `calipers.measure` returns it: lower <= truth over all policies <= upper.
@@ -171,10 +171,10 @@ class AdaptiveRun:
             tolerance: how far apart the bounds may be to be called closed; at least `PRECISION.closed`.
         """
         found, tolerance = self.evaluation(), max(tolerance, PRECISION.closed)
-        return Measurement((), found, Claim(found.above, tolerance), tolerance, CONDITIONS, stated=self.stated)
+        return Measurement((), found, Claim(found.upper, tolerance), tolerance, CONDITIONS, stated=self.stated)
 
     @property
-    def stated(self) -> AdaptiveStated:
+    def stated(self) -> AdaptiveSubject:
         """What reports say about it."""
         parts = [f"{name!r} for {self.costs[name]} ({described_step(step)})" for name, step in self.menu.items()]
         words = f"An adaptive run that spends at most {self.budget} units on steps chosen while it runs: "
@@ -184,7 +184,7 @@ class AdaptiveRun:
             ("steps", [f"{name}: {described_step(step)}" for name, step in self.menu.items()]),
             ("costs", [self.costs[name] for name in self.menu]),
         )
-        return AdaptiveStated(words + ", ".join(parts), keys, adjacency, "adaptive", file=self.to_toml())
+        return AdaptiveSubject(words + ", ".join(parts), keys, adjacency, "adaptive", file=self.to_toml())
 
     def to_toml(self) -> str:
         """The run file that `load_adaptive` reads; mechanisms, which no file describes, as comments."""

@@ -21,10 +21,10 @@ from calipers.adaptive.kernel import (
 from calipers.adaptive.recursion import Lattice, PolicyLevels, UpperLevels
 from calipers.adaptive.steps import StepPairs
 from calipers.errors import UnsupportedError
-from calipers.kept import kept
-from calipers.laws.core.law import Law
-from calipers.laws.core.source import LowerSource, UpperSource
+from calipers.memoize import memoize
 from calipers.numerics.types import FloatArray
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import AttainedPair, DominatingPair
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Precision:
     """Every number that was chosen; all of them change how wide the bounds are, none whether they hold."""
 
     resolution: float = 0.03
-    """Cells of a step's law, in deviations of its observation: they add a share of about 1.5e-4 to its variance."""
+    """Cells of a step's PLD, in deviations of its observation: they add a share of about 1.5e-4 to its variance."""
     log_tail: float = -42.0
     """Tails of a step rarer than e^-42 are moved in the safe direction: 1,000 steps lose 6e-16 of delta."""
     finest: float = 8.0
@@ -59,7 +59,7 @@ _TILTS = np.geomspace(0.1, 200.0, 60)
 
 
 @dataclass(frozen=True)
-class _Loss:
+class _LossLattice:
     """Variance of a step's privacy loss under P, and a loss that one of its factors rarely exceeds."""
 
     variance: float
@@ -71,13 +71,13 @@ class _Loss:
         return math.sqrt(self.variance)
 
 
-def _loss(laws: Sequence[tuple[Law, int]]) -> _Loss:
+def _loss(pmfs: Sequence[tuple[PrivacyLossPmf, int]]) -> _LossLattice:
     variance = far = 0.0
-    for law, count in laws:
-        variance += count * law.cumulants(1.0)[2]
-        tail = np.cumsum(np.exp(law.log_p[::-1]))[::-1]
-        far = max(far, float(np.max(law.log_ratio[tail > 1e-12], initial=0.0)))
-    return _Loss(variance, far)
+    for pmf, count in pmfs:
+        variance += count * pmf.cumulants(1.0)[2]
+        tail = np.cumsum(np.exp(pmf.log_p[::-1]))[::-1]
+        far = max(far, float(np.max(pmf.log_ratio[tail > 1e-12], initial=0.0)))
+    return _LossLattice(variance, far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,46 +97,46 @@ class Menu:
         """Whether some step has an attack that a policy can use."""
         return any(step.attained for step in self.steps)
 
-    @kept
-    def upper_law(self, source: UpperSource, reverse: bool) -> Law:
-        """The law that dominates one factor, in one direction."""
-        law = source.upper(PRECISION.resolution, PRECISION.log_tail)
-        return law.reverse() if reverse else law
+    @memoize
+    def upper_pmf(self, source: DominatingPair, reverse: bool) -> PrivacyLossPmf:
+        """The PLD that dominates one factor, in one direction."""
+        pmf = source.upper(PRECISION.resolution, PRECISION.log_tail)
+        return pmf.reverse() if reverse else pmf
 
-    @kept
-    def lower_law(self, source: LowerSource, reverse: bool) -> Law:
-        """The law that an attack sees of one factor, in one direction."""
-        law = source.lower(PRECISION.resolution, PRECISION.log_tail)
-        return law.reverse() if reverse else law
+    @memoize
+    def lower_pmf(self, source: AttainedPair, reverse: bool) -> PrivacyLossPmf:
+        """The PLD that an attack sees of one factor, in one direction."""
+        pmf = source.lower(PRECISION.resolution, PRECISION.log_tail)
+        return pmf.reverse() if reverse else pmf
 
-    @kept
-    def losses(self, reverse: bool) -> tuple[_Loss, ...]:
+    @memoize
+    def losses(self, reverse: bool) -> tuple[_LossLattice, ...]:
         """The privacy losses of all steps, the worst of their neighbors."""
         found = []
         for step in self.steps:
-            kinds = [_loss([(self.upper_law(s, reverse), n) for s, n in factors]) for factors in step.dominating]
+            kinds = [_loss([(self.upper_pmf(s, reverse), n) for s, n in factors]) for factors in step.dominating]
             found.append(max(kinds, key=lambda loss: loss.variance))
         return tuple(found)
 
-    @kept
+    @memoize
     def upper_kernels(self, step: float, reverse: bool, least: float) -> tuple[tuple[UpperKernel, int], ...]:
         """The kernels of all steps with their costs; a step with several kinds of neighbors has several."""
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             for factors in own.dominating:
-                laws = [(self.upper_law(s, reverse), n) for s, n in factors]
-                small = math.exp(PRECISION.log_tail) if sum(n for _, n in laws) > 1 else 0.0
-                found.append((upper_block(laws, step, max(least, small)), cost))
+                pmfs = [(self.upper_pmf(s, reverse), n) for s, n in factors]
+                small = math.exp(PRECISION.log_tail) if sum(n for _, n in pmfs) > 1 else 0.0
+                found.append((upper_block(pmfs, step, max(least, small)), cost))
         return tuple(found)
 
-    @kept
+    @memoize
     def lower_kernels(self, step: float, reverse: bool) -> tuple[tuple[LowerKernel, int], ...]:
         """The kernels of the attacks with their costs."""
         found = []
         for own, cost in zip(self.steps, self.costs, strict=True):
             if own.attained:
-                laws = [(self.lower_law(s, reverse), n) for s, n in own.attained]
-                found.append((lower_block(laws, step, math.exp(PRECISION.log_tail)), cost))
+                pmfs = [(self.lower_pmf(s, reverse), n) for s, n in own.attained]
+                found.append((lower_block(pmfs, step, math.exp(PRECISION.log_tail)), cost))
         return tuple(found)
 
     def lattice(self, budget: int, reach: float, tilt: float = 0.0) -> Lattice:
@@ -191,23 +191,23 @@ class Menu:
         steps, aside, shift, rounding = budget / min(self.costs), 0.0, 0.0, 0.0
         for step in self.steps:
             for factors in step.dominating:
-                laws = [(self.upper_law(source, reverse), count) for source, count in factors]
-                aside = max(aside, math.fsum(count * law.p_inf for law, count in laws))
-                shift = max(shift, math.fsum(count * law.shift_error for law, count in laws))
-                rounding = max(rounding, math.fsum(count * law.rounding for law, count in laws))
+                pmfs = [(self.upper_pmf(source, reverse), count) for source, count in factors]
+                aside = max(aside, math.fsum(count * pmf.p_inf for pmf, count in pmfs))
+                shift = max(shift, math.fsum(count * pmf.shift_error for pmf, count in pmfs))
+                rounding = max(rounding, math.fsum(count * pmf.rounding for pmf, count in pmfs))
         left = delta * (1.0 - 1e-6) - 1.001 * steps * aside
         if left <= 0.0:
             return False
         theta, proven = self._renyi(budget, left, reverse)
         return proven * (1.0 + 1e-6) + 1.001 * steps * (shift + rounding / theta) <= epsilon
 
-    @kept
+    @memoize
     def _renyi(self, budget: int, delta: float, reverse: bool) -> tuple[float, float]:
         """(theta, epsilon): the best bound on epsilon at delta by one order 1 + theta, mass at infinity left aside."""
         growth = np.array(
             [
                 max(
-                    budget / cost * math.fsum(n * self.upper_law(s, reverse).cumulants(1.0 + t)[0] for s, n in factors)
+                    budget / cost * math.fsum(n * self.upper_pmf(s, reverse).cumulants(1.0 + t)[0] for s, n in factors)
                     for step, cost in zip(self.steps, self.costs, strict=True)
                     for factors in step.dominating
                 )
@@ -242,7 +242,7 @@ class Solver:
     menu: Menu
     budget: int
 
-    @kept
+    @memoize
     def upper(self, depth: float) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """For each direction nodes epsilon >= 0, the first 0, and at least W there; W is convex in e^epsilon between.
 
@@ -264,7 +264,7 @@ class Solver:
         nodes, values = np.concatenate(([0.0], x[above])), np.concatenate(([levels.delta(0.0)], bound[above]))
         return nodes, np.minimum(np.minimum.accumulate(values), 1.0)
 
-    @kept
+    @memoize
     def tests(self, depth: float) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """For each direction (false positive rate, power) of tests of the policy, rounded against the attack."""
         if not self.menu.attacked:

@@ -13,22 +13,22 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.composed.product import Product
-from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
+from calipers.guarantee import Guarantee
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.routes import factors_of
 from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.mechanisms.gaussian import gaussian
+from calipers.pld.composition.product import Product
+from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair, TwoSidedPair
 from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers.samplers.analysis import Analysis
-from calipers.stated import Guarantee
 
-Step: TypeAlias = Run | LawSource | Product | Guarantee
-Proofs: TypeAlias = tuple[tuple[UpperSource, int], ...]
-Attacks: TypeAlias = tuple[tuple[LowerSource, int], ...]
-Kind = TypeVar("Kind", bound=AnySource)
+Step: TypeAlias = Run | TwoSidedPair | Product | Guarantee
+Proofs: TypeAlias = tuple[tuple[DominatingPair, int], ...]
+Attacks: TypeAlias = tuple[tuple[AttainedPair, int], ...]
+Kind = TypeVar("Kind", bound=AnyPair)
 
 _ROUNDED = 8.0 * 2.0**-53
 """Relative error of the root of a sum of squares of shifts."""
@@ -43,13 +43,13 @@ class StepPairs:
             bound may choose among them anew each time, which can only raise it.
         attained: the factors that an attack sees; empty where none is known whose parts can be scored one by one.
         shift: mu, where the step is a Gaussian release.
-        scene: what everybody's gradients are in that attack.
+        attack description: what everybody's gradients are in that attack.
     """
 
     dominating: tuple[Proofs, ...]
     attained: Attacks
     shift: float | None
-    scene: str
+    description: str
 
     @property
     def closes(self) -> bool:
@@ -72,7 +72,7 @@ def repeated(pairs: StepPairs, times: int) -> StepPairs:
         tuple(tuple((source, count * times) for source, count in factors) for factors in pairs.dominating),
         tuple((source, count * times) for source, count in pairs.attained),
         None if pairs.shift is None else pairs.shift * math.sqrt(times) * (1.0 + _ROUNDED),
-        pairs.scene,
+        pairs.description,
     )
 
 
@@ -99,7 +99,7 @@ def step_pairs(name: str, step: Step) -> StepPairs:
             return _of_run(step)
         if isinstance(step, Guarantee):
             return _of_guarantee(step)
-        if isinstance(step, LawSource | Product):
+        if isinstance(step, TwoSidedPair | Product):
             factors = tuple(step.factors) if isinstance(step, Product) else ((step, 1),)
             return _pairs((factors,), factors, "The record contributes what each pair assumes, all others nothing.")
     except UnsupportedError as error:
@@ -124,35 +124,35 @@ def _of_run(run: Run) -> StepPairs:
         raise UnsupportedError(f"groups of records take turns; a step of the menu is a whole cycle of {run.cycle}.")
     remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
     scheme.noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
-    exposure = scheme.analyze(run)
-    attack = tuple(factors_of([exposure.attack]))
+    analysis = scheme.analyze(run)
+    attack = tuple(factors_of([analysis.attack]))
     seen = () if any(source.interchangeable for source, _ in attack) else attack
-    return _pairs(tuple(_best(e) for e in (exposure, *exposure.neighbors)), seen, exposure.attack.scene)
+    return _pairs(tuple(_best(e) for e in (analysis, *analysis.neighbors)), seen, analysis.attack.description)
 
 
-def _best(exposure: Analysis) -> Proofs:
+def _best(analysis: Analysis) -> Proofs:
     """Of the proofs that compete the one whose steps have the smallest total variations; any of them would hold."""
-    choices = [tuple(factors_of([proof])) for proof in exposure.proofs]
+    choices = [tuple(factors_of([proof])) for proof in analysis.proofs]
     if len(choices) == 1:
         return choices[0]
     return min(choices, key=lambda factors: math.fsum(n * source.upper().delta(0.0) ** 2 for source, n in factors))
 
 
 def _of_guarantee(step: Guarantee) -> StepPairs:
-    scene = "Some mechanism with the stated guarantee attains it; the one behind the statement may leak less."
+    description = "Some mechanism with the stated guarantee attains it; the one behind the statement may leak less."
     if step.rho is not None:
-        return _pairs((((Concentrated(step.rho), 1),),), ((gaussian(math.sqrt(2.0 * step.rho)), 1),), scene)
-    pair: LawSource
+        return _pairs((((Concentrated(step.rho), 1),),), ((gaussian(math.sqrt(2.0 * step.rho)), 1),), description)
+    pair: TwoSidedPair
     if step.mu is not None:
         pair = gaussian(step.mu)
     else:
         assert step.epsilon is not None  # one of the three is given
         pair = approximate_dp(step.epsilon, step.delta or 0.0)
     factors = ((pair, step.times),)
-    return _pairs((factors,), factors, scene)
+    return _pairs((factors,), factors, description)
 
 
-def _pairs(dominating: Sequence[Proofs], attained: Attacks, scene: str) -> StepPairs:
+def _pairs(dominating: Sequence[Proofs], attained: Attacks, description: str) -> StepPairs:
     shifts = [_one_gaussian(factors) for factors in (*dominating, attained)]
     known = [shift for shift in shifts if shift is not None]
     shift = max(known) if known and len(known) == len(shifts) else None
@@ -160,11 +160,11 @@ def _pairs(dominating: Sequence[Proofs], attained: Attacks, scene: str) -> StepP
         tuple(_merged(factors, 1.0 + _ROUNDED) for factors in dominating),
         _merged(attained, 1.0 - _ROUNDED),
         shift if shift is None else shift * (1.0 + _ROUNDED),
-        scene,
+        description,
     )
 
 
-def _one_gaussian(factors: Sequence[tuple[AnySource, int]]) -> float | None:
+def _one_gaussian(factors: Sequence[tuple[AnyPair, int]]) -> float | None:
     """mu of the whole step, where all of its factors are Gaussian releases."""
     shifts = [(source.mu, count) for source, count in factors if source.mu is not None]
     if not shifts or len(shifts) < len(factors):

@@ -38,9 +38,9 @@ from calipers.auditing.verdict import (
     judge,
     profile_of,
 )
+from calipers.display import PrintedDisplay, as_record, plain
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.shown import Printed, as_record, plain
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -55,7 +55,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, eq=False)
-class AuditResult(Printed):
+class AuditResult(PrintedDisplay):
     """What an audit found; each bound on epsilon and delta has also what is claimed and certified there.
 
     `looks` lists the looks of a sequential audit; all numbers are those of the last. `target_name` and `scored_by` say
@@ -133,7 +133,9 @@ def audit(
     """
     # Wrong questions are refused before the game, which may take hours.
     given: dict[str, Any] = {**options}
-    asked = _Questions(**{field.name: given.pop(field.name) for field in fields(_Questions) if field.name in given})
+    asked = _AuditQuestions(
+        **{field.name: given.pop(field.name) for field in fields(_AuditQuestions) if field.name in given}
+    )
     playing = Playing(**given)
     asked.check()
     target = as_target(target)
@@ -156,7 +158,9 @@ def audit(
     return replace(result, looks=tuple(seen)) if sequential else result
 
 
-def _looks(asked: _Questions, trials: int, most_trials: int | None, chunk: int, sequential: bool) -> tuple[Look, ...]:
+def _looks(
+    asked: _AuditQuestions, trials: int, most_trials: int | None, chunk: int, sequential: bool
+) -> tuple[Look, ...]:
     """One look that has all of the error, or those of a sequential audit."""
     if not sequential:
         if most_trials is not None:
@@ -168,7 +172,7 @@ def _looks(asked: _Questions, trials: int, most_trials: int | None, chunk: int, 
 
 
 @dataclass(frozen=True)
-class _Questions:
+class _AuditQuestions:
     """What is asked of the scores."""
 
     confidence: float = 0.95
@@ -213,8 +217,8 @@ class _Questions:
             trials=int(split.absent.size),
             seed=game.seed,
             confidence=self.confidence,
-            epsilon=tuple(self._beside(split.epsilon(delta)) for delta in self.deltas),
-            delta=tuple(self._beside(split.delta(epsilon)) for epsilon in self.epsilons),
+            epsilon=tuple(self._next_to(split.epsilon(delta)) for delta in self.deltas),
+            delta=tuple(self._next_to(split.delta(epsilon)) for epsilon in self.epsilons),
             mu=split.mu(self.delta0),
             band=split.band,
             verdict=verdicts[0],
@@ -224,7 +228,7 @@ class _Questions:
             scored_by=game.distinguisher.name,
         )
 
-    def _beside(self, bound: LowerBound) -> LowerBound:
+    def _next_to(self, bound: LowerBound) -> LowerBound:
         """The bound with what claim and upper bound allow of its quantity."""
         claim, upper = (allowed(profile, bound.quantity, bound.at) for profile in self.profiles)
         return replace(bound, claim=claim, upper=upper)

@@ -71,7 +71,7 @@ def _grid(trials: int) -> IntArray:
 def simultaneous_rates(trials: int, error: float) -> FloatArray:
     """u[k], k = 0, ..., trials: an upper bound on P[X > t] wherever k of the scores exceed t, and likewise for X <= t.
 
-    Post-condition: for every law of X, u[number of scores above t] >= P[X > t] at all t at once, except with
+    Post-condition: for every distribution of X, u[number of scores above t] >= P[X > t] at all t at once, except with
     probability at most `error`. u does not decrease.
     """
     trials = TRIALS.check_int("trials", trials)

@@ -1,13 +1,13 @@
-"""Many binomial laws with one number of trials, each over the window of values that matters.
+"""Many binomial distributions with one number of trials, each over the window of values that matters.
 
-A row is a law Bin(trials, rate). All rows are tilted from one: with b the probabilities at a fixed rate r,
+A row is a distribution Bin(trials, rate). All rows are tilted from one: with b the probabilities at a fixed rate r,
 
     P[Bin(trials, u) = k] = b(k) (u/r)^k ((1-u)/(1-r))^(trials-k),
 
 so that logarithms of factorials are computed once (`calipers.numerics.binomial`), and a row costs one exponential for
 each value. What lies outside a window is one incomplete beta function.
 
-Every number returned is at least the probability it stands for: the relative error is charged upward.
+Every number returned is at least the probability it stands for: the relative error is added to the upper bound.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BinomialRows:
         return max(1, _BLOCK // self._windows(rates)[1])
 
     def _probabilities(self, rates: FloatArray) -> tuple[IntArray, FloatArray]:
-        """(first values, rows of probabilities), charged upward."""
+        """(first values, rows of probabilities), added to the upper bound."""
         first, length = self._windows(rates)
         values = first[:, None] + np.arange(length)
         low, high = int(values[:, 0].min()), int(values[:, -1].max())

@@ -23,10 +23,10 @@ batch) is replaced by 1, as in Section 3 of Wang et al. (2026), who say so for "
 
 **Two forms of output.** With isotropic noise and all gradients along e, the pair (<y, e>, |y - <y,e> e|^2) is a
 sufficient statistic: given s and d both hypotheses have the density phi((d y - s e)/sigma) (d/sigma)^n, which depends
-on y through |d y - s e|^2 = (d <y,e> - s)^2 + d^2 |y_perp|^2 only. Its law is that of ((s + sigma z)/d, sigma^2
-X/d^2) with z standard normal and X chi-square with n - 1 degrees, so any number of dimensions costs two draws.
-`vectors=True` returns the vectors themselves (e is the first axis; the law has no other preferred direction), for
-tests that look at coordinates.
+on y through |d y - s e|^2 = (d <y,e> - s)^2 + d^2 |y_perp|^2 only. Its distribution is that of ((s + sigma z)/d,
+sigma^2 X/d^2) with z standard normal and X chi-square with n - 1 degrees, so any number of dimensions costs two draws.
+`vectors=True` returns the vectors themselves (e is the first axis; the distribution has no other preferred direction),
+for tests that look at coordinates.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class NoisySums(AuditedSums):
     steps); `sample_rate` is the probability q of the record being in a given round's batch. Outputs have shape
     (count, epochs * rounds, features), features 2 (projection, squared residual) or, with `vectors`, `dimension`.
 
-    Post-condition: the outputs have exactly the law stated above, up to the floating-point error of the generator's
-    variates; the batches are drawn record by record or in exact integer arithmetic, never from a table of this law.
+    Post-condition: the outputs have exactly the distribution stated above, up to the floating-point error of the
+    generator's variates; the batches are drawn record by record or in exact integer arithmetic, never from a table of
+    this distribution.
     """
 
     noise_multiplier: float

@@ -81,7 +81,7 @@ class LikelihoodRatio:
     blind: ClassVar[str] = ""  # no score sees more of these two datasets
 
     def identity(self) -> dict[str, object]:
-        """The law whose ratio it is."""
+        """The distribution whose ratio it is."""
         return {"distinguisher": "likelihood-ratio", "of": self.target.identity()}
 
     @cached_property

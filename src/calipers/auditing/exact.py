@@ -49,7 +49,7 @@ _EVALUATIONS = 8
 _CLOSE = 0.03  # a bound is left where it is when it could gain so many standard deviations at most
 _ROUNDOFF = 8.0 * 2.0**-53
 
-Line = Callable[[FloatArray], FloatArray]
+ScoreLine = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ class EventCounts:
 
     @cached_property
     def _rows(self) -> tuple[BinomialRows, BinomialRows]:
-        """The laws of X and Y, summed over windows wide enough for this error."""
+        """The distributions of X and Y, summed over windows wide enough for this error."""
         reach = math.sqrt(-2.0 * math.log(self.error)) + 2.0
         (x, n), (y, m) = self.likely, self.rare
         return BinomialRows(n, x, reach), BinomialRows(m, y, reach)
 
-    def p_value(self, slope: float, offset: float, line: Line) -> float:
+    def p_value(self, slope: float, offset: float, line: ScoreLine) -> float:
         """At least the p-value of p <= line(q), outcomes ordered by whether slope * (limit of q) + offset is exceeded.
 
         Post-condition: valid for every increasing `line`; never smaller for a line that is nowhere smaller.
@@ -150,7 +150,7 @@ class EventCounts:
         return min(1.0, max(largest, float(found.max())) + INTERVAL_SHARE * self.error)
 
     def _least(self, slope: float, offset: float) -> FloatArray:
-        """The least X that, beside so many Y, is at least as bad as what was seen; n + 1 where none is."""
+        """The least X that, next to so many Y, is at least as bad as what was seen; n + 1 where none is."""
         x, n = self.likely
         start, limits = self._limits
         z = self.quantile * self.weights[0]
@@ -164,7 +164,7 @@ class EventCounts:
         least[: seen + 1] = np.minimum(least[: seen + 1], x)
         return np.asarray(np.minimum.accumulate(least[::-1])[::-1], dtype=np.float64)
 
-    def _sums(self, low: FloatArray, high: FloatArray, least: FloatArray, line: Line) -> FloatArray:
+    def _sums(self, low: FloatArray, high: FloatArray, least: FloatArray, line: ScoreLine) -> FloatArray:
         """For each cell at least P[X >= least(Y)], X drawn with line(high) and Y with low."""
         likely, rare = self._rows
         start, _ = self._limits

@@ -50,7 +50,7 @@ SEEDS = 2**128
 # Numbers repeated on another machine may differ in their last digits; a run with other random numbers differs in all.
 REPEATED = 1e-6
 
-Progress = Callable[[int, int], None]
+GameProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class HowToPlay(TypedDict, total=False):
     ledger: Path | str | None
     resume: bool
     time_limit: float | None
-    progress: Progress | None
+    progress: GameProgress | None
     repeat_first: bool
 
 
@@ -129,7 +129,7 @@ class Playing:
     ledger: Path | str | None = None
     resume: bool = False
     time_limit: float | None = None
-    progress: Progress | None = None
+    progress: GameProgress | None = None
     repeat_first: bool = True
 
 

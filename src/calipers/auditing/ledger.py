@@ -9,7 +9,7 @@
   significant would spoil the confidence level.
 - **Nothing is overwritten.** A file that exists is opened only when the caller asks to resume, and only if it is a
   ledger: its first hundred bytes say whether it is an SQLite database of ours, before SQLite gets to see it. A new
-  ledger is written beside its place and moved there when it is complete.
+  ledger is written next to its place and moved there when it is complete.
 - **One writer.** The file is locked while a game is played; a second game is refused.
 - **Damage is noticed.** Every chunk carries the digest of its numbers.
 """

@@ -8,11 +8,11 @@ aggregates.
 
 **What the paper leaves open, and what stands here.**
 
-- The test. `test="variance"` (default) refers |z|^2 to the chi-square law with n degrees, two-sided; since the divisor
-  changes the scale of all coordinates alike, this is the direction in which the hypotheses differ.
-  `test="kolmogorov-smirnov"` refers the largest distance between the empirical distribution of the coordinates and
-  Phi to Kolmogorov's limit law with Stephens' correction (sqrt(n) + 0.12 + 0.11/sqrt(n)) D. Both pass a vector when
-  its p-value is at least `level`.
+- The test. `test="variance"` (default) refers |z|^2 to the chi-square distribution with n degrees, two-sided; since the
+  divisor changes the scale of all coordinates alike, this is the direction in which the hypotheses differ.
+  `test="kolmogorov-smirnov"` refers the largest distance between the empirical distribution of the coordinates and Phi
+  to Kolmogorov's limit distribution with Stephens' correction (sqrt(n) + 0.12 + 0.11/sqrt(n)) D. Both pass a vector
+  when its p-value is at least `level`.
 - The vote. The paper lets A_B^i toss a coin when both or neither pass. A coin only adds noise to the score; its mean,
   one half, stands in for it. (The text lets A_B^i say 1 for "only P passes", that is, for D; a score must be larger
   for D', so our votes are the other way round.)
@@ -58,15 +58,15 @@ def normal_distance(values: FloatArray) -> FloatArray:
 def kolmogorov_smirnov(values: FloatArray) -> FloatArray:
     """p-values that each row of `values` comes from independent standard normal numbers.
 
-    An estimate: Kolmogorov's limit law with Stephens' (1970) correction for finite n, accurate to about 0.02 at
-    n = 30. A score needs no more; no bound rests on it.
+    An estimate: Kolmogorov's limit distribution with Stephens' (1970) correction for finite n, accurate to about 0.02
+    at n = 30. A score needs no more; no bound rests on it.
     """
     root = np.sqrt(values.shape[-1])
     return np.asarray(special.kolmogorov((root + 0.12 + 0.11 / root) * normal_distance(values)), dtype=np.float64)
 
 
 def variance_test(values: FloatArray) -> FloatArray:
-    """Two-sided p-values of |row|^2 under the chi-square law with as many degrees as there are columns."""
+    """Two-sided p-values of |row|^2 under the chi-square distribution with as many degrees as there are columns."""
     half = 0.5 * np.einsum("...n,...n->...", values, values)
     degrees = 0.5 * values.shape[-1]
     lower, upper = special.gammainc(degrees, half), special.gammaincc(degrees, half)

@@ -11,10 +11,10 @@ the worst case, and where f(v) is near 1 it is not even a bound (m = r = 2, v = 
 while the mechanism below reaches 0.9991). It does no harm there, because no audit rejects at such a p-value. Here is
 the worst case itself.
 
-**Symmetry.** Averaging a mechanism over permutations and sign flips of the canaries keeps it private and leaves the law
-of W alone; guessing the abstained bits at random up to r guesses only increases W. So M(t|s) = g(c) depends on the
-number c of right guesses alone, with sum over c of C(r, c) g(c) = 1 (up to the choice of who is guessed), and
-(epsilon, delta)-privacy between s and s with bit i flipped reads, with e = e^epsilon and x = m delta / r,
+**Symmetry.** Averaging a mechanism over permutations and sign flips of the canaries keeps it private and leaves the
+distribution of W alone; guessing the abstained bits at random up to r guesses only increases W. So M(t|s) = g(c)
+depends on the number c of right guesses alone, with sum over c of C(r, c) g(c) = 1 (up to the choice of who is
+guessed), and (epsilon, delta)-privacy between s and s with bit i flipped reads, with e = e^epsilon and x = m delta / r,
 
     sum over c of C(r-1, c-1) (g(c) - e g(c-1))_+ + C(r-1, c) (g(c) - e g(c+1))_+  <=  x.
 
@@ -51,11 +51,11 @@ from scipy import special
 from calipers.auditing.statistics import at_least, at_most, error_level
 from calipers.bracket import Evidence, Kind
 from calipers.citations import implements, statement
+from calipers.display import as_record
 from calipers.domains import PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.types import FloatArray
-from calipers.shown import as_record
 
 LOG_TAIL_ERROR = 1e-7
 """Relative error of the binomial tails here, for up to MOST_GUESSES guesses (checked; typically 1e-11)."""
@@ -120,7 +120,7 @@ def rejected_epsilon(correct: int, guesses: int, canaries: int, delta: float, er
     low, high = 0.0, 1.0
     while high < _MOST_EPSILON and one_run_p_value(correct, guesses, canaries, high, delta) <= error:
         low, high = high, min(2.0 * high, _MOST_EPSILON)
-    return halved(low, high, lambda at: one_run_p_value(correct, guesses, canaries, at, delta) <= error, 40)[0]
+    return bisect(low, high, lambda at: one_run_p_value(correct, guesses, canaries, at, delta) <= error, 40)[0]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ terms by b_k(j)/B_k, which only makes its left side smaller,
     sum over k, j of C(r-1, j-1) b_k(j) (g(j) - e^(e_k) g(j-1))  <=  sum over k of B_k x(e_k).
 
 The left side is the sum over c of C(r, c) g(c) L(c) with L(c) = sum over k of (c b_k(c) - e^(e_k) (r - c) b_k(c+1))/r,
-because c C(r, c) = r C(r-1, c-1). As C(r, c) g(c) is the law of W, with A = max over c of 1[c >= v] - L(c)
+because c C(r, c) = r C(r-1, c-1). As C(r, c) g(c) is the distribution of W, with A = max over c of 1[c >= v] - L(c)
 
     P[W >= v]  <=  A + sum over k of B_k x(e_k),
 
@@ -25,7 +25,7 @@ epsilons nothing better can be said of symmetric mechanisms, and with one it is 
 increase with every delta(e_k): a profile that promises less is never rejected where one that promises more is kept.
 So for a family that is ordered, as the Gaussian ones are by mu, the largest member that is rejected bounds the
 mechanism's from below, with the confidence of one test. **What it says**: the mechanism is not mu-GDP. It does not say
-that delta is exceeded at a particular epsilon; the epsilons shown beside it are those of the Gaussian.
+that delta is exceeded at a particular epsilon; the epsilons shown next to it are those of the Gaussian.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from calipers.auditing.one_run import one_run_p_value, right_guesses
 from calipers.auditing.statistics import error_level
 from calipers.bracket import Evidence, Kind
 from calipers.citations import implements, statement
+from calipers.display import as_record
 from calipers.domains import PROBABILITY, Domain
 from calipers.errors import InputError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
-from calipers.shown import as_record
 
 EPSILONS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0)
 """Where a profile is asked; fixed, whatever the guesses."""
@@ -138,14 +138,14 @@ def one_run_mu(correct: int, guesses: int, canaries: int, error: float, *, progr
     low, high = 0.0, 1.0
     while high < _MOST_MU and one(high):
         low, high = high, 2.0 * high
-    low = halved(low, high, one, 16)[0]
+    low = bisect(low, high, one, 16)[0]
     low = 0.0 if low < _LEAST_MU else low
     if guesses > MOST_IN_PROGRAM or not program:
         return low
     high = max(1.25 * low, 0.125)
     while high < _MOST_MU and all_together(high):
         low, high = high, 1.25 * high
-    return halved(low, high, all_together, 5)[0]
+    return bisect(low, high, all_together, 5)[0]
 
 
 def gaussian_up(mu: float, epsilon: float) -> float:

@@ -23,16 +23,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.auditing.game import Progress, checked_seed
+from calipers.auditing.game import GameProgress, checked_seed
 from calipers.auditing.one_run import OneRunBound, one_run_audit
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import TargetError, described, within
 from calipers.auditing.verdict import AuditOutcome, Claimed, allowed, profile_of
+from calipers.display import as_record
 from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
-from calipers.shown import as_record
 
 Training = Callable[[NDArray[np.bool_], np.random.Generator], object]
 
@@ -218,7 +218,7 @@ def one_run_self_test(
     confidence: float = 0.95,
     guesses: Sequence[tuple[int, int]] | None = None,
     time_limit: float | None = None,
-    progress: Progress | None = None,
+    progress: GameProgress | None = None,
 ) -> SelfTest:
     """Train `repeats` times with coins that have nothing to do with those judged, and count the audits that find leaks.
 

@@ -16,7 +16,7 @@ and however many would have followed. Between two looks nothing is said, so noth
 
 Three facts make this cheap. The first look at which a claim is exceeded ends the audit, and gross violations end it
 after a hundredth of the trials. At the planned trials 0.85 of the error is left, for which an audit of fixed size would
-need about 4 % fewer trials. And whoever was not told anything by then may play on with the same ledger, instead of
+need about 4 % fewer trials. And whoever was not given anything by then may play on with the same ledger, instead of
 beginning anew with an error of its own.
 """
 

@@ -56,7 +56,7 @@ class Target(Protocol):
         """A short name for reports."""
 
     def identity(self) -> dict[str, object]:
-        """Everything that changes the law of the outputs, as JSON; a ledger belongs to one identity."""
+        """Everything that changes the distribution of the outputs, as JSON; a ledger belongs to one identity."""
 
     def outputs(self, present: bool, count: int, rng: np.random.Generator) -> FloatArray:
         """What the adversary sees in `count` independent runs: shape (count, features) or (count, rounds, features)."""

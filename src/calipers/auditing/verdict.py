@@ -1,4 +1,4 @@
-"""Falsified, consistent, or cannot tell: an audit beside a claim.
+"""Falsified, consistent, or cannot tell: an audit next to a claim.
 
 A claim is a profile: delta(epsilon) at most D(epsilon), in both directions, at every epsilon >= 0. An audit looks at it
 from two sides.
@@ -20,7 +20,7 @@ verdict then estimates how many would do, from the gap that was observed.
 
 The hypotheses of the first two exclude each other, so both errors are at most 1 - confidence without sharing a budget.
 
-Beside a certified upper bound the same comparison means something else: the bound is a proof about the run that was
+Next to a certified upper bound the same comparison means something else: the bound is a proof about the run that was
 described. An audit above it shows, with its confidence, that **the implementation is not the run described**.
 """
 
@@ -42,12 +42,12 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
 from calipers.curves.rdp_curve import adp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
+from calipers.display import as_record
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
 from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits, setting
-from calipers.numerics.elementary import halved
-from calipers.shown import as_record
+from calipers.numerics.elementary import bisect
 
 DEFAULT_VIOLATION = 0.05
 _MOST_TRIALS = 10**12
@@ -89,7 +89,7 @@ class Profile:
             return low
         if self.at(high) > delta:
             return math.inf
-        return halved(low, high, lambda epsilon: self.at(epsilon) > delta, 60)[1]
+        return bisect(low, high, lambda epsilon: self.at(epsilon) > delta, 60)[1]
 
 
 def _checked(name: str, function: Callable[[float], float]) -> Callable[[float], float]:
@@ -163,7 +163,7 @@ class Verdict:
     `delta_lower` is the bound at `epsilon` that was compared with `delta_claimed`. `excluded` is the smallest
     violation that the band excludes for every threshold test on this score (negative if none even reaches the claim);
     `violation` the one it was asked to exclude. `trials_estimate` is an estimate, per hypothesis, of what it would
-    take to be told; None where none can be given. `unseen`: what the audit was blind to.
+    take to be given; None where none can be given. `unseen`: what the audit was blind to.
     """
 
     outcome: AuditOutcome
@@ -237,7 +237,7 @@ def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) ->
 def _trials_estimate(
     scores: SplitScores, test: ThresholdTest, profile: Profile, epsilon: float, excluded: float, violation: float
 ) -> int | None:
-    """Trials for each hypothesis after which one of the two sides would probably be told: an estimate."""
+    """Trials for each hypothesis after which one of the two sides would probably be given: an estimate."""
     rates = scores.observed_rates(test)
     gap, forward = _excess(rates, profile, epsilon)
     played = max(scores.absent.size, scores.present.size)

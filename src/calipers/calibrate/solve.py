@@ -17,7 +17,7 @@ from typing import Any, overload
 from calipers.bracket import Bracket
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
-from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
+from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
 from calipers.measure.correlated import TREE
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
@@ -28,10 +28,10 @@ _COARSE = 1e-2
 _MOST_MEASUREMENTS = 80
 _TINY_EPSILON = 1e-3
 
-More = CorrelatedNoise | Selection | Beside
+More = CorrelatedNoise | Selection | JointRelease
 """What is measured as a run is, and has noise that can be changed."""
 
-Progress = Callable[[float, float], None]
+SearchProgress = Callable[[float, float], None]
 """Called with (noise_multiplier, upper bound) after every measurement."""
 
 
@@ -50,8 +50,8 @@ class Calibration:
 
     @property
     def phases(self) -> tuple[Run, ...]:
-        """Of the run; there is none beside correlated noise."""
-        if isinstance(self.found, Selection | Beside):
+        """Of the run; there is none next to correlated noise."""
+        if isinstance(self.found, Selection | JointRelease):
             return as_phases(self.found.of)  # type: ignore[arg-type]  # `_Noisy` has refused guarantees
         return self.found if isinstance(self.found, tuple) else ()
 
@@ -71,10 +71,10 @@ class Calibration:
         return tuple(phase.noise_multiplier for phase in self.phases) or (self.noise_multiplier,)
 
     @property
-    def beside(self) -> dict[str, object]:
-        """What a run file says beside the phases: how one of several runs is selected, what else is released.
+    def release_keys(self) -> dict[str, object]:
+        """What a run file says next to the phases: how one of several runs is selected, what else is released.
 
-        All of it where the noise is correlated; its matrix is named, and has to lie beside the file.
+        All of it where the noise is correlated; its matrix is named, and has to lie next to the file.
         """
         found = self.found
         if isinstance(found, CorrelatedNoise):
@@ -83,7 +83,7 @@ class Calibration:
         if isinstance(found, Selection):
             chosen = {"selected_mean": found.mean, "trials": found.trials}
             return chosen | ({} if found.shape is None else {"trials_shape": found.shape})
-        return {"additional_query": list(found.noises)} if isinstance(found, Beside) else {}
+        return {"additional_query": list(found.noises)} if isinstance(found, JointRelease) else {}
 
     def measured(self, tolerance: float) -> Measurement:
         """The measurement of what was found."""
@@ -91,7 +91,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class _Target:
+class _SearchTarget:
     """A leakage to read off a measurement, and the value it may not exceed."""
 
     value: float
@@ -136,7 +136,7 @@ def one_target(wanted: Mapping[str, float | None], written: str = "{}") -> dict[
     return given
 
 
-def _target(delta0: float, **wanted: float | None) -> _Target:
+def _target(delta0: float, **wanted: float | None) -> _SearchTarget:
     if unknown := wanted.keys() - TARGETS.keys():
         meant = [f" Did you mean {key!r}?" for name in sorted(unknown) if (key := key_named(name)) in TARGETS]
         raise TypeError(f"There is no target {', '.join(sorted(unknown))}.{''.join(meant)}")
@@ -144,20 +144,20 @@ def _target(delta0: float, **wanted: float | None) -> _Target:
     for name, value in given.items():
         TARGETS[name].check(name, value)
     if "mu" in given:
-        return _Target(given["mu"], lambda m: m.gdp(delta0).mu, {**given, "delta0": delta0})
+        return _SearchTarget(given["mu"], lambda m: m.gdp(delta0).mu, {**given, "delta0": delta0})
     if "advantage" in given:
-        return _Target(given["advantage"], lambda m: m.advantage(), given, most=1.0)
+        return _SearchTarget(given["advantage"], lambda m: m.advantage(), given, most=1.0)
     if "epsilon" in given:
         epsilon, delta = given["epsilon"], given["delta"]
         if epsilon < _TINY_EPSILON:
             # Near its end epsilon(delta) falls to 0 as off a cliff; delta(epsilon) is smooth, and as good a proof.
-            return _Target(delta, lambda m: m.delta(epsilon), given, lambda m: _met(m, epsilon, delta))
-        return _Target(epsilon, lambda m: m.epsilon(delta), given)
+            return _SearchTarget(delta, lambda m: m.delta(epsilon), given, lambda m: _met(m, epsilon, delta))
+        return _SearchTarget(epsilon, lambda m: m.epsilon(delta), given)
     tpr, fpr = given["tpr"], given["fpr"]
     if tpr <= fpr:
         raise InputError(f"Expected tpr > fpr, got tpr={tpr} and fpr={fpr}: guessing alone reaches TPR = FPR.")
     # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR.
-    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), given, lambda m: m.tpr(fpr), 1.0 - fpr)
+    return _SearchTarget(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), given, lambda m: m.tpr(fpr), 1.0 - fpr)
 
 
 def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:
@@ -187,7 +187,7 @@ class _Noisy:
         """Of several phases the noise of the first, to which the others keep their ratio."""
         if isinstance(run, CorrelatedNoise):
             return cls(run.noise_multiplier, NOISE, lambda noise: run.replace(noise_multiplier=noise))
-        if isinstance(run, Selection | Beside):
+        if isinstance(run, Selection | JointRelease):
             if not isinstance(run.of, Run | tuple):
                 raise InputError("A guarantee has no noise that could be changed; calibrate a run.")
             whole, inner = run, cls.of(run.of)
@@ -202,7 +202,7 @@ class _Noisy:
 class _Search:
     """Measurements so far: the largest noise known to fail, the smallest known to meet the target."""
 
-    def __init__(self, noisy: _Noisy, target: _Target, progress: Progress | None) -> None:
+    def __init__(self, noisy: _Noisy, target: _SearchTarget, progress: SearchProgress | None) -> None:
         self.noisy, self.target, self.progress, self.range = noisy, target, progress, noisy.range
         self.count = 0
         self.forget()
@@ -307,7 +307,7 @@ def solve(
     run: Run | Sequence[Run] | More,
     *,
     tolerance: float = 1e-4,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     delta0: float = 1e-10,
     **wanted: float | None,
 ) -> Calibration:
@@ -315,7 +315,7 @@ def solve(
 
     That is one target: epsilon with delta, mu (up to `delta0`), advantage, or tpr with fpr.
     The noise of several phases is changed by one factor: it is the first one's that is found, and the others keep
-    their ratio to it. Of what is released beside a gradient only the gradient's noise is changed.
+    their ratio to it. Of what is released with a gradient only the gradient's noise is changed.
     """
     noisy = _Noisy.of(run)
     target = _target(delta0, **wanted)
@@ -349,7 +349,7 @@ def calibrate(run: CorrelatedNoise, **target: Any) -> CorrelatedNoise: ...
 @overload
 def calibrate(run: Selection, **target: Any) -> Selection: ...
 @overload
-def calibrate(run: Beside, **target: Any) -> Beside: ...
+def calibrate(run: JointRelease, **target: Any) -> JointRelease: ...
 @overload
 def calibrate(run: Sequence[Run], **target: Any) -> tuple[Run, ...]: ...
 def calibrate(run: Run | Sequence[Run] | More, **target: Any) -> Run | tuple[Run, ...] | More:

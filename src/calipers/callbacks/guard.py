@@ -110,7 +110,7 @@ class BudgetGuard:
         self._allowed, self._refused, self._refusal = 0, math.inf, ""
         self._stride = 1
         self._base = (0, 0)
-        self._told = (0, 0)
+        self._reported = (0, 0)
         self.reason = ""
         """Why the training was stopped, in one sentence; empty while it may go on."""
 
@@ -205,9 +205,9 @@ class BudgetGuard:
 
         Counters that go back belong to another training with the same guard: what was released before stays released.
         """
-        if steps < self._told[0]:
+        if steps < self._reported[0]:
             self._base = (self._steps, self._passes)
-        self._told = (steps, passes)
+        self._reported = (steps, passes)
         self._steps, self._passes = self._base[0] + steps, self._base[1] + passes
         if self._declared is not None:
             self._declared.counted(self._steps, self._passes)
@@ -220,7 +220,7 @@ class BudgetGuard:
         """The batches of one pass, as many as the budget allows; one step is taken on each."""
         self.refuse_contradiction(data_loader)
         # A loader that watches or resumes may have begun this pass earlier; its record knows, a counter does not.
-        steps, passes = self._told[0], self._told[1] + 1
+        steps, passes = self._reported[0], self._reported[1] + 1
         fresh = True
         iterator = iter(data_loader)
         while self.allows(new_pass=fresh):

@@ -3,8 +3,8 @@
     model.fit(..., callbacks=[PrivacyBudget(run, epsilon=3, delta=1e-5), TensorBoard(...)])
 
 Keras looks at `stop_training` after a batch and after an epoch, so the callback asks there whether another is within
-the budget. Both jaws are added to the epoch's logs: callbacks after this one (TensorBoard, W&B, MLflow, CSVLogger) and
-`History` see them. With `steps_per_execution` above 1 that many steps are asked for at once.
+the budget. Both bounds are added to the epoch's logs: callbacks after this one (TensorBoard, W&B, MLflow, CSVLogger)
+and `History` see them. With `steps_per_execution` above 1 that many steps are asked for at once.
 
 Keras knows nothing of how its batches hide a record: the run is declared. `fit` on arrays shuffles by default, which is
 sampler="shuffle", not "poisson".

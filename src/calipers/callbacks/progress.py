@@ -1,7 +1,7 @@
 """How far a training has come, and what it becomes if it goes on.
 
-A guard needs two things from a training: a **position** (steps under Poisson sampling, passes where batches are dealt),
-and the runs that bound everything up to a position from above. There are two ways to know them:
+A guard needs two things from a training: a **position** (steps under Poisson sampling, passes where batches are
+allocated), and the runs that bound everything up to a position from above. There are two ways to know them:
 
 - a record of `calipers.adapters.opacus.attach`, which saw every draw and every step.
 - `Declared`: a `Run` that somebody described, and a counter. Nobody checks that the loop does as it says; sampler, rate

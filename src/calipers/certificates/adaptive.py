@@ -1,4 +1,4 @@
-"""Certificates of adaptive runs: laws that dominate every step of a menu, on one lattice, and a window.
+"""Certificates of adaptive runs: PLDs that dominate every step of a menu, on one lattice, and a window.
 
 The checker solves the recursion over the remaining budget itself (`calipers_verify.adaptive`). Nothing here can make a
 certificate wrong, only loose.
@@ -17,15 +17,15 @@ from calipers.bracket import Bracket
 from calipers.certificates.exact import exact, phase_record, written
 from calipers.certificates.placing import saddle, spacing_for
 from calipers.certificates.rounds import Focus
-from calipers.certificates.upper import Say, one_direction, rounded, smallest
+from calipers.certificates.upper import SayProgress, one_direction, rounded, smallest
 from calipers.errors import UnsupportedError
+from calipers.guarantee import Guarantee
 from calipers.run import Run
-from calipers.stated import Guarantee
 from calipers_verify.adaptive import FRESH, Curve, known_batches
-from calipers_verify.calls import ball, gaussian
 from calipers_verify.checker import CHOSEN, MENU, dust_of, menu_curves, menu_steps
 from calipers_verify.reading import MOST_EFFORT, Refused, read, spend
 from calipers_verify.steps import Phase
+from calipers_verify.stop_loss import ball, gaussian
 
 _SHARE, _WIDEST = 0.0005, 0.02
 """Part of epsilon that rounding to a lattice may cost: the least that is tried, and the most."""
@@ -72,14 +72,14 @@ class MenuProof:
     Known batches compete: where hiding the record proves less than its batches being known, the closed form wins.
     """
 
-    def __init__(self, record: dict[str, Any], epsilon: float, delta: Fraction, say: Say) -> None:
+    def __init__(self, record: dict[str, Any], epsilon: float, delta: Fraction, say: SayProgress) -> None:
         try:
             run = read(record, MENU, "run")
             self.steps = menu_steps(run)
         except Refused as reason:
             raise UnsupportedError(f"No certificate can be had: {reason}.") from reason
         self.costs, self.budget = [cost for cost, _ in run[1]], run[2]
-        self.ways = (False,) if all(phases[0].replaced for phases in self.steps) else (False, True)
+        self.orientations = (False,) if all(phases[0].replaced for phases in self.steps) else (False, True)
         spend(0, anew=True)
         self.mu = known_batches(self.steps, self.costs, self.budget)
         self.proof, self.curves, self.cut = list[dict[str, Any]](), list[Curve](), delta
@@ -88,13 +88,13 @@ class MenuProof:
             say(f"proving the upper bound, {self.budget} levels of budget")
             self.solve(delta)
 
-    def _found(self, epsilon: float, delta: Fraction, say: Say) -> list[dict[str, Any]]:
+    def _found(self, epsilon: float, delta: Fraction, say: SayProgress) -> list[dict[str, Any]]:
         """The proof on the finest lattice that leaves the checker enough time."""
         say("proving the upper bound, the distributions of all steps")
         share = _SHARE
         while True:
             spend(0, anew=True)
-            found = [self._direction(back, epsilon, delta, share, say) for back in self.ways]
+            found = [self._direction(back, epsilon, delta, share, say) for back in self.orientations]
             effort = sum(self._effort(one) for one in found) / _EFFORT
             if effort <= 1.0:
                 return found
@@ -106,8 +106,8 @@ class MenuProof:
                 )
             share = min(_WIDEST, share * max(2.0, effort * effort))
 
-    def _direction(self, back: bool, epsilon: float, delta: Fraction, share: float, say: Say) -> dict[str, Any]:
-        """Window and laws of one direction, so fine that rounding to the lattice costs about `share` of epsilon."""
+    def _direction(self, back: bool, epsilon: float, delta: Fraction, share: float, say: SayProgress) -> dict[str, Any]:
+        """Window and PLDs of one direction, so fine that rounding to the lattice costs about `share` of epsilon."""
         spacings = [
             spacing_for(
                 epsilon, float(delta), max(1, self.budget // cost) * sum(phase.repeats for phase in phases), share
@@ -164,7 +164,7 @@ def _halvings(phases: Iterable[Phase]) -> int:
 
 
 def menu_claim(
-    record: dict[str, Any], epsilon: Fraction | None, delta: Fraction | None, likely: Bracket, say: Say
+    record: dict[str, Any], epsilon: Fraction | None, delta: Fraction | None, likely: Bracket, say: SayProgress
 ) -> dict[str, object]:
     """The upper claim at one delta, or at one epsilon; `likely` only says how finely to compute."""
     high = likely.upper if math.isfinite(likely.upper) and likely.upper > 0.0 else 1.0

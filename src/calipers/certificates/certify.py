@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from calipers._version import __version__
 from calipers.adaptive.run import AdaptiveRun
+from calipers.atomic_write import atomic_write
 from calipers.bracket import Bracket
 from calipers.domains import Domain
 from calipers.errors import CertificationError, InputError, UnsupportedError
@@ -23,7 +24,6 @@ from calipers.measure import Measurement, measure
 from calipers.provenance import command, date
 from calipers.reading import read_bounded
 from calipers.run import Run, as_phases
-from calipers.written import put_whole
 
 if TYPE_CHECKING:
     from calipers_verify import Verdict
@@ -54,10 +54,10 @@ class Certificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, whole or not at all."""
-        put_whole(Path(path), [self.to_json().encode()])
+        atomic_write(Path(path), [self.to_json().encode()])
 
-    def _value(self, jaw: str, name: str) -> Fraction | None:
-        found = [getattr(claim, name) for claim in self.verdict.claims if claim.jaw == jaw]
+    def _value(self, side: str, name: str) -> Fraction | None:
+        found = [getattr(claim, name) for claim in self.verdict.claims if claim.side == side]
         return found[0] if found else None
 
     @property
@@ -90,7 +90,7 @@ def certify(
     Of an adaptive run it is the upper bound over all choices within the budget.
 
     Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be
-    had, and `CertificationError` where none could be found. progress: told what is being done.
+    had, and `CertificationError` where none could be found. progress: given what is being done.
     """
     if (epsilon is None) == (delta is None):
         raise InputError("Give exactly one of epsilon and delta: the certificate states the other one.")
@@ -105,7 +105,7 @@ def certify(
     from calipers.certificates.claims import claims_at_delta, claims_at_epsilon
     from calipers.certificates.exact import exact, run_record
     from calipers_verify import Refused
-    from calipers_verify.calls import PRECISION
+    from calipers_verify.stop_loss import PRECISION
 
     if isinstance(run, AdaptiveRun):
         record, measurement = menu_record(run), run.measured()

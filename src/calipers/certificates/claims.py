@@ -8,9 +8,9 @@ from typing import Any
 
 from calipers.bracket import Bracket
 from calipers.certificates.exact import written
-from calipers.certificates.lower import LowerAttack, Shown
+from calipers.certificates.lower import LowerAttack, LowerClaim
 from calipers.certificates.rounds import hides
-from calipers.certificates.upper import Say, UpperProof
+from calipers.certificates.upper import SayProgress, UpperProof
 from calipers.errors import UnsupportedError
 from calipers_verify.checker import RUN, pairs_of
 from calipers_verify.reading import Refused, read
@@ -33,7 +33,9 @@ def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
     return pairs, _SHARE_OF_MANY if many else _SHARE
 
 
-def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket, say: Say) -> list[dict[str, object]]:
+def claims_at_delta(
+    record: dict[str, Any], delta: Fraction, likely: Bracket, say: SayProgress
+) -> list[dict[str, object]]:
     """epsilon from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
     low, high = (max(end, 1e-4) for end in _ends(likely))
@@ -44,7 +46,9 @@ def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket, sa
     return [_above(proven, delta, proof), *_below(attack.largest_epsilon(delta))]
 
 
-def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket, say: Say) -> list[dict[str, object]]:
+def claims_at_epsilon(
+    record: dict[str, Any], epsilon: Fraction, likely: Bracket, say: SayProgress
+) -> list[dict[str, object]]:
     """delta from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
     low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
@@ -74,7 +78,7 @@ def _above(epsilon: Fraction, delta: Fraction, proof: UpperProof) -> dict[str, o
     }
 
 
-def _below(shown: Shown | None) -> list[dict[str, object]]:
+def _below(shown: LowerClaim | None) -> list[dict[str, object]]:
     if shown is None:
         return []
     return [

@@ -16,15 +16,15 @@ import numpy as np
 
 from calipers.certificates.exact import exact
 from calipers.certificates.placing import spacing_for
-from calipers.certificates.upper import Say, rounded
-from calipers.numerics.elementary import halved
+from calipers.certificates.upper import SayProgress, rounded
+from calipers.numerics.elementary import bisect
 from calipers.numerics.types import FloatArray, IntArray
 from calipers_verify import attacks
-from calipers_verify.calls import ball, gaussian
 from calipers_verify.checker import DIRECTIONS, dust_of, fixed_batches
 from calipers_verify.reading import read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import Phase
+from calipers_verify.stop_loss import ball, gaussian
 
 _MESH = 40_001
 _GROWTH = 0.02
@@ -38,7 +38,7 @@ _LOG_LARGEST = 300.0
 """Ratios beyond this are as good as infinite: no mass in a certificate is below 2^-256, which is e^-178."""
 
 
-class Shown(NamedTuple):
+class LowerClaim(NamedTuple):
     """A lower claim: what it says, and the attack that shows it."""
 
     epsilon: Fraction
@@ -130,7 +130,13 @@ class LowerAttack:
     """The best of a few tests at about (epsilon, delta); one that shows what is `enough`, a pair, ends the search."""
 
     def __init__(
-        self, phases: list[Phase], epsilon: float, delta: float, share: float, say: Say, enough: tuple[float, float]
+        self,
+        phases: list[Phase],
+        epsilon: float,
+        delta: float,
+        share: float,
+        say: SayProgress,
+        enough: tuple[float, float],
     ) -> None:
         self.phases, self.dust = phases, dust_of(exact(delta))
         self.found: list[tuple[str, dict[str, object], attacks.Rows]] = []
@@ -144,17 +150,19 @@ class LowerAttack:
         spacing = float(spacing_for(epsilon, delta, steps, share))
         hidden = sum(phase.repeats for phase in phases if phase.rounds > 1)
         tuned = sorted({epsilon / max(1, hidden), epsilon / math.sqrt(max(1, hidden))}) if hidden else [epsilon]
-        ways = [(way, at) for way in (DIRECTIONS[:1] if phases[0].replaced else DIRECTIONS) for at in tuned]
-        for number, (way, at) in enumerate(ways, 1):
-            say(f"looking for an attack, {number} of {len(ways)}")
-            self._try(way, at, spacing, delta / steps / 100.0, _ROUGH_SCORE if hidden else _MOST_SCORE)
+        orientations = [
+            (orientation, at) for orientation in (DIRECTIONS[:1] if phases[0].replaced else DIRECTIONS) for at in tuned
+        ]
+        for number, (orientation, at) in enumerate(orientations, 1):
+            say(f"looking for an attack, {number} of {len(orientations)}")
+            self._try(orientation, at, spacing, delta / steps / 100.0, _ROUGH_SCORE if hidden else _MOST_SCORE)
             if not hidden and self._shown(self.found[-1], enough[0]) >= enough[1]:
                 break  # the bracket closes: no other direction shows more than is proven
         if hidden:  # the best of them again, with care
             self.found, found = [], [self._shown(one, epsilon) for one in self.found]
             say("sharpening the best attack")
-            way, at = ways[found.index(max(found))]
-            self._try(way, at, spacing, delta / steps / 100.0, _MOST_SCORE)
+            orientation, at = orientations[found.index(max(found))]
+            self._try(orientation, at, spacing, delta / steps / 100.0, _MOST_SCORE)
 
     def _shown(self, found: tuple[str, dict[str, object], attacks.Rows], epsilon: float) -> float:
         """The largest delta at about epsilon."""
@@ -183,7 +191,7 @@ class LowerAttack:
         p, q = (np.array([int(mass) / ONE for mass in masses])[::-1] for masses in (row.masses for row in rows))
         return np.cumsum(p)[::-1], np.cumsum(q)[::-1]
 
-    def largest_epsilon(self, delta: Fraction) -> Shown | None:
+    def largest_epsilon(self, delta: Fraction) -> LowerClaim | None:
         """The largest epsilon of seven digits at which a test shows delta."""
         if self.mu is not None:
             return self._gaussian(delta)
@@ -194,28 +202,28 @@ class LowerAttack:
 
         return self._best(reached, lambda epsilon: (epsilon, delta))
 
-    def largest_delta(self, epsilon: Fraction) -> Shown | None:
+    def largest_delta(self, epsilon: Fraction) -> LowerClaim | None:
         """The largest delta of seven digits that a test shows at epsilon.
 
-        The checker cuts what is small beside the delta claimed: where more is shown than was expected, as much is cut
+        The checker cuts what is small next to the delta claimed: where more is shown than was expected, as much is cut
         here before it is claimed.
         """
         if self.mu is not None:
             exactly = rounded(float(gaussian(self.mu, ball(epsilon)).mid()) * (1.0 - 1e-9), False)
-            return Shown(epsilon, exactly, DIRECTIONS[0], "fixed-batches") if exactly > 0 else None
+            return LowerClaim(epsilon, exactly, DIRECTIONS[0], "fixed-batches") if exactly > 0 else None
         shown = self._best(lambda p, q: p - _exp(float(epsilon)) * q, lambda delta: (epsilon, delta))
         if shown is None or dust_of(shown.delta) <= self.dust:
             return shown
         spend(0, anew=True)
         self.dust = dust_of(shown.delta)
-        self.found = [(way, attack, self._rows(way, attack)) for way, attack, _ in self.found]
+        self.found = [(orientation, attack, self._rows(orientation, attack)) for orientation, attack, _ in self.found]
         return self._best(lambda p, q: p - _exp(float(epsilon)) * q, lambda delta: (epsilon, delta))
 
     def _best(
         self,
         reached: Callable[[FloatArray, FloatArray], FloatArray],
         claimed: Callable[[Fraction], tuple[Fraction, Fraction]],
-    ) -> Shown | None:
+    ) -> LowerClaim | None:
         """The test that reaches most, if the checker agrees with what is then claimed."""
         most, best = 0.0, None
         for direction, attack, rows in self.found:
@@ -225,10 +233,10 @@ class LowerAttack:
                 epsilon, delta = claimed(rounded(float(values[place]) * (1.0 - 1e-9), False))
                 if attacks.delta_shown(rows, rows[0].low + place, epsilon) >= ball(delta):
                     whole = attack | {"threshold": rows[0].low + place}
-                    most, best = float(values[place]), Shown(epsilon, delta, direction, whole)
+                    most, best = float(values[place]), LowerClaim(epsilon, delta, direction, whole)
         return best
 
-    def _gaussian(self, delta: Fraction) -> Shown | None:
+    def _gaussian(self, delta: Fraction) -> LowerClaim | None:
         mu = self.mu
         assert mu is not None
         low, high, bound = 0.0, 1.0, ball(delta)
@@ -236,5 +244,5 @@ class LowerAttack:
             return None
         while gaussian(mu, ball(Fraction(high))) >= bound:
             low, high = high, 2.0 * high
-        low, _ = halved(low, high, lambda epsilon: gaussian(mu, ball(Fraction(epsilon))) >= bound, 60)
-        return Shown(rounded(low, False), delta, DIRECTIONS[0], "fixed-batches")
+        low, _ = bisect(low, high, lambda epsilon: gaussian(mu, ball(Fraction(epsilon))) >= bound, 60)
+        return LowerClaim(rounded(low, False), delta, DIRECTIONS[0], "fixed-batches")

@@ -1,4 +1,4 @@
-"""Where a law has its nodes, and how finely it is composed. Nothing here can make a certificate wrong, only loose.
+"""Where a PLD has its nodes, and how finely it is composed. Nothing here can make a certificate wrong, only loose.
 
 Splitting over cells of width h moves epsilon by about T theta h^2 / 12 with theta the saddle point, about 2
 log(1/delta) / epsilon. Cells may be wider where one step's log ratio is large and rare: a constant share of it.
@@ -12,12 +12,12 @@ from fractions import Fraction
 
 from flint import arb
 
-from calipers_verify.calls import ball, rounded_up
+from calipers_verify.stop_loss import ball, rounded_up
 
 GROWTH = 0.01
 """Width of a cell as a share of its distance from 0."""
 
-Call = Callable[[Fraction], arb]
+StopLoss = Callable[[Fraction], arb]
 
 
 def saddle(epsilon: float, delta: float) -> float:
@@ -46,14 +46,14 @@ def places_between(low: int, high: int, growth: float = GROWTH, widest: int = 1 
     return [place for place in (*below, *middle, *side(max(0, high))) if low <= place <= high]
 
 
-def reach(call: Call, spacing: Fraction, small: Fraction) -> tuple[int, int]:
-    """Places between which a step has all but `small` of its mass: the call above, the put below."""
+def reach(stop_loss: StopLoss, spacing: Fraction, small: Fraction) -> tuple[int, int]:
+    """Places between which a step has all but `small` of its mass: the stop-loss transform above, the put below."""
     bound = ball(small)
 
     def far(put: bool) -> int:
         def beyond(place: int) -> bool:
             x = (-place if put else place) * spacing
-            excess = call(x) - (1 - ball(x).exp() if put else 0)
+            excess = stop_loss(x) - (1 - ball(x).exp() if put else 0)
             return bool(excess <= bound)
 
         high = 1
@@ -68,10 +68,10 @@ def reach(call: Call, spacing: Fraction, small: Fraction) -> tuple[int, int]:
     return -far(True), far(False)
 
 
-def law_record(call: Call, places: list[int], spacing: Fraction) -> dict[str, object]:
-    """The law that connects the calls at the places: P-masses, rounded up."""
+def pmf_record(stop_loss: StopLoss, places: list[int], spacing: Fraction) -> dict[str, object]:
+    """The PLD that connects the stop-loss transforms at the places: P-masses, rounded up."""
     ratios = [ball(place * spacing).exp() for place in places]
-    heights = [call(place * spacing) for place in places]
+    heights = [stop_loss(place * spacing) for place in places]
     falls = [(1 - heights[0]) / ratios[0]]
     for i in range(len(places) - 1):
         falls.append((heights[i] - heights[i + 1]) / (ratios[i + 1] - ratios[i]))

@@ -6,7 +6,7 @@ under balls-and-bins sampling one sum serves all ratios; otherwise every ratio k
 few: gaps of about a quarter of the deviation of the epoch's log ratio, growing with the distance from 0.
 
 `covering`: constants for the checker's proof about shuffled epochs that use every record. The theorem of
-`calipers.laws.allocated.first_batch` leaves open how much of the weight of later batches is covered, by how many
+`calipers.pld.allocation.batch_weights` leaves open how much of the weight of later batches is covered, by how many
 weights of which size, and with which exponential moments this is shown: here the best of a grid."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers.certificates.placing import places_between
-from calipers.laws.allocated.average_plan import ladder_plans
-from calipers.laws.allocated.displaced import EXPONENTS, DisplacedEpoch
-from calipers.laws.allocated.first_batch import cover as measured_cover
-from calipers.laws.allocated.first_batch import weights_of_records
-from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.types import FloatArray
+from calipers.pld.allocation.batch_weights import find_majorant as measured_cover
+from calipers.pld.allocation.batch_weights import weights_of_records
+from calipers.pld.allocation.full_epoch import EXPONENTS, FullEpoch
+from calipers.pld.allocation.resolution_plan import resolution_plans
+from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from calipers_verify.shuffled import ROUNDS, records
 from calipers_verify.steps import Phase
 
@@ -57,7 +57,7 @@ def hides(phase: Phase) -> bool:
 
 
 def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> list[int]:
-    """Places of the law of one epoch, the same for both directions so that they share their sums."""
+    """Places of the PLD of one epoch, the same for both directions so that they share their sums."""
     mu = float(phase.mu.mid())
     # Fixed batches leak more: beyond this log ratio nothing is left of them either.
     farthest = mu * math.sqrt(-2.0 * math.log(small)) + 0.5 * mu * mu
@@ -67,7 +67,7 @@ def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> 
     widest = max(1, int(_FINE / focus.saddle / float(spacing)))
     if phase.repeats > 1 or not focus.alone:
         return places_between(-last, last, _GROWTH, widest)
-    # One epoch alone: its law is asked at one epsilon, and only the nodes on both sides of it matter.
+    # One epoch alone: its PLD is asked at one epsilon, and only the nodes on both sides of it matter.
     near = [round(focus.epsilon * share / float(spacing)) for share in _NEAR]
     dense = range(near[0], near[1] + 1, max(1, min(widest, (near[1] - near[0]) // 12)))
     places = {*places_between(-last, last, 1.0), *dense, *(-place for place in dense)}
@@ -77,41 +77,41 @@ def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> 
 def sum_for(phase: Phase, back: bool, x: Fraction, small: float) -> dict[str, object] | None:
     """The sum that the checker asks for at the log ratio x, or None where fixed batches prove as much."""
     if phase.kind == "full":
-        return _covered(phase, abs(float(x)), (back != (x < 0)) and not phase.replaced, small)
+        return _majorized(phase, abs(float(x)), (back != (x < 0)) and not phase.replaced, small)
     turned = (x < 0) if phase.replaced else back
     at = 0.0 if phase.one_sum else float(-x if turned else x)
     blocks = _blocks(phase, at) if phase.kind == "dropping" and _blocks_pay(phase, at) else None
     return {"plan": _plan(phase, at, False, phase.rounds, small), "blocks": blocks, "cover": None}
 
 
-def _covered(phase: Phase, x: float, back: bool, small: float) -> dict[str, object] | None:
-    """Where nothing is left over: a pool, and weights that cover enough of those of later batches."""
+def _majorized(phase: Phase, x: float, back: bool, small: float) -> dict[str, object] | None:
+    """Where there is no remainder: a pool, and weights that cover enough of those of later batches."""
     width, rounds = float(phase.r.mid()), -(-phase.size // phase.batch)
     if rounds < 3:
         return None
-    epoch = DisplacedEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size)
+    epoch = FullEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size)
     chosen, known = epoch.chosen(x, back), epoch.known(x)
     if chosen is None:
         return None
-    value = epoch.with_cover(chosen, (x,), back, 0.5, -30.0)[0][1]
+    value = epoch.with_majorant(chosen, (x,), back, 0.5, -30.0)[0][1]
     sizes, pool = (phase.batch, phase.size), chosen.pool
     exponent = next(each for each in EXPONENTS if measured_cover(width, *sizes, each, pool) == chosen)
     cover = covering(width, *sizes, exponent, pool)
     if cover is None or value > _WORTH * known:
         return None
     many = int(str(cover["many"]))
-    pays = many >= ROUNDS and value > _least(phase) and epoch.controlled(x, back) < _WORTH * value
+    pays = many >= ROUNDS and value > _least(phase) and epoch.by_dynamic_program(x, back) < _WORTH * value
     blocks = _blocks(phase, x) if pays else None
     return {"plan": _plan(phase, x, back, 1 + many + int(str(cover["few"])), small), "blocks": blocks, "cover": cover}
 
 
 def _blocks_pay(phase: Phase, x: float) -> bool:
-    """Whether one control for all strikes of a block lowers the bound at e^x enough to be looked at."""
+    """Whether one control for all thresholds of a block lowers the bound at e^x enough to be looked at."""
     if phase.rounds < ROUNDS:
         return False
     epoch = ShuffledEpoch(1.0 / float(phase.r.mid()), phase.rounds, float(phase.share), phase.replaced)
-    plain = epoch.hidden((abs(x),), x < 0.0 and not phase.replaced, 0.1, -30.0)[0][1]
-    return plain > _least(phase) and epoch.controlled(abs(x), x < 0.0 and not phase.replaced) < _WORTH * plain
+    plain = epoch.worst_case((abs(x),), x < 0.0 and not phase.replaced, 0.1, -30.0)[0][1]
+    return plain > _least(phase) and epoch.by_dynamic_program(abs(x), x < 0.0 and not phase.replaced) < _WORTH * plain
 
 
 def _least(phase: Phase) -> float:
@@ -161,7 +161,7 @@ def _plan(phase: Phase, x: float, back: bool, terms: int, small: float) -> dict[
     high_usual = float(values[min(len(values) - 1, int(np.searchsorted(usual, 1.0 - _RARE / terms)))])
     resolution = _RESOLUTION if phase.one_sum else _RESOLUTION_OF_MANY
     clipped = np.clip(values, low_usual, high_usual) if values[0] < 0.0 else values
-    plans = ladder_plans(clipped, weights, terms, resolution, float(phase.r.mid()), log_small)
+    plans = resolution_plans(clipped, weights, terms, resolution, float(phase.r.mid()), log_small)
     unit = Fraction(2) ** math.floor(math.log2(plans[0].step))
     shift = math.log2(plans[0].step / float(unit))
     return {

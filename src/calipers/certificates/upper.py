@@ -1,4 +1,4 @@
-"""The upper bound of a certificate: laws that dominate one step of every phase, and what their product shows."""
+"""The upper bound of a certificate: PLDs that dominate one step of every phase, and what their product shows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from functools import partial
 from flint import arb
 
 from calipers.certificates.exact import exact
-from calipers.certificates.placing import Call, law_record, places_between, reach, saddle, spacing_for
+from calipers.certificates.placing import StopLoss, places_between, pmf_record, reach, saddle, spacing_for
 from calipers.certificates.rounds import Focus, hides, node_places, sum_for
 from calipers.errors import CertificationError
-from calipers.numerics.elementary import halved
-from calipers_verify import laws
-from calipers_verify.calls import ball, gaussian
-from calipers_verify.checker import PROOF, directions, dust_of, fixed_batches, proven_law
+from calipers.numerics.elementary import bisect
+from calipers_verify import pmfs
+from calipers_verify.checker import PROOF, directions, dust_of, fixed_batches, proven_pmf
 from calipers_verify.reading import read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import HOW, Phase, bound
+from calipers_verify.stop_loss import ball, gaussian
 
-Say = Callable[[str], object]
+SayProgress = Callable[[str], object]
 DIGITS = 7
 """Significant digits of a certified number, the last one rounded away from the truth."""
 _TRIES, _MORE = 4, Fraction(101, 100)
@@ -43,8 +43,8 @@ class UpperProof:
     Fixed batches compete: where hiding the record proves less than its batch being known, the closed form wins.
     """
 
-    def __init__(self, pairs: list[list[Phase]], epsilon: float, delta: float, share: float, say: Say) -> None:
-        self.mu, self.laws, self.proof = None, list[laws.Law](), list[dict[str, object]]()
+    def __init__(self, pairs: list[list[Phase]], epsilon: float, delta: float, share: float, say: SayProgress) -> None:
+        self.mu, self.pmfs, self.proof = None, list[pmfs.LatticePmf](), list[dict[str, object]]()
         self.pairs, self.dust = pairs, dust_of(exact(delta))
         if not any(phase.kind in ("realized", "size") for phase in pairs[0]):
             self.mu = fixed_batches(pairs[0], "upper")
@@ -58,7 +58,7 @@ class UpperProof:
         for number, (phases, back) in enumerate(directions(pairs), 1):
             say(f"proving the upper bound, distribution {number} of {len(directions(pairs))}")
             record = one_direction(phases, back, spacing, self.dust, focus, say)
-            self.laws.append(proven_law(read(record, PROOF, "a proof"), phases, back, self.dust))
+            self.pmfs.append(proven_pmf(read(record, PROOF, "a proof"), phases, back, self.dust))
             self.proof.append(record)
 
     def record(self, epsilon: Fraction, delta: Fraction) -> object:
@@ -72,7 +72,7 @@ class UpperProof:
         """Whether the checker would accept it."""
         if self._fixed_hold(epsilon, delta):
             return True
-        return not self.is_plain and all(bool(laws.delta_bound(law, epsilon) <= ball(delta)) for law in self.laws)
+        return not self.is_plain and all(bool(pmfs.delta_bound(pmf, epsilon) <= ball(delta)) for pmf in self.pmfs)
 
     def smallest_epsilon(self, delta: Fraction) -> Fraction:
         """The smallest epsilon of seven digits at which the proof gives delta."""
@@ -81,7 +81,7 @@ class UpperProof:
     def smallest_delta(self, epsilon: Fraction) -> Fraction:
         """The smallest delta of seven digits at which the proof gives epsilon.
 
-        The checker cuts what is small beside the delta claimed: where more is claimed than was expected, as much is
+        The checker cuts what is small next to the delta claimed: where more is claimed than was expected, as much is
         cut here, since every cut adds to the bound.
         """
         for _ in range(_TRIES):
@@ -92,11 +92,11 @@ class UpperProof:
         raise CertificationError(f"No bound could be certified at epsilon = {float(epsilon):g}.")
 
     def _cut(self, dust: int) -> None:
-        """The laws of the same proof if so much may be cut."""
+        """The PLDs of the same proof if so much may be cut."""
         spend(0, anew=True)
         self.dust = dust
-        self.laws = [
-            proven_law(read(record, PROOF, "a proof"), phases, back, dust)
+        self.pmfs = [
+            proven_pmf(read(record, PROOF, "a proof"), phases, back, dust)
             for record, (phases, back) in zip(self.proof, directions(self.pairs), strict=True)
         ]
 
@@ -115,7 +115,7 @@ def smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str) 
         low, high = high, 2.0 * high
         if high > 1e5:
             raise CertificationError(f"No finite bound could be certified at {asked}.")
-    _, high = halved(low, high, lambda at: not holds(Fraction(value(at))), 40)
+    _, high = bisect(low, high, lambda at: not holds(Fraction(value(at))), 40)
     found = min(rounded(value(high), True), Fraction(1)) if by_log else rounded(value(high), True)
     if not holds(found):
         raise CertificationError(f"No bound could be certified at {asked}.")
@@ -123,23 +123,25 @@ def smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str) 
 
 
 def one_direction(
-    phases: list[Phase], back: bool, spacing: Fraction, dust: int, focus: Focus, say: Say
+    phases: list[Phase], back: bool, spacing: Fraction, dust: int, focus: Focus, say: SayProgress
 ) -> dict[str, object]:
-    """The proof of one direction: for every phase a law that dominates a step or epoch of it."""
+    """The proof of one direction: for every phase a PLD that dominates a step or epoch of it."""
     factors = []
     for phase in phases:
         small = Fraction(dust, ONE) / phase.repeats
         if hides(phase):
             factors.append(_by_sums(phase, back, spacing, small, focus, say))
             continue
-        call: Call = partial(bound, phase, back=back, how=None)
-        low, high = reach(call, spacing, small)
-        factors.append({"law": law_record(call, places_between(low, high), spacing), "sums": [None]})
+        stop_loss: StopLoss = partial(bound, phase, back=back, how=None)
+        low, high = reach(stop_loss, spacing, small)
+        factors.append({"law": pmf_record(stop_loss, places_between(low, high), spacing), "sums": [None]})
     return {"spacing": str(spacing), "factors": factors}
 
 
-def _by_sums(phase: Phase, back: bool, spacing: Fraction, small: Fraction, focus: Focus, say: Say) -> dict[str, object]:
-    """A law from sums, with nodes from the middle outward until what lies beyond is small."""
+def _by_sums(
+    phase: Phase, back: bool, spacing: Fraction, small: Fraction, focus: Focus, say: SayProgress
+) -> dict[str, object]:
+    """A PLD from sums, with nodes from the middle outward until what lies beyond is small."""
     tiny = float(small)
     shared = sum_for(phase, back, Fraction(0), tiny) if phase.one_sum else None
     known: dict[int, tuple[arb, dict[str, object] | None]] = {}
@@ -160,6 +162,6 @@ def _by_sums(phase: Phase, back: bool, spacing: Fraction, small: Fraction, focus
     places = sorted(known)
     heights = {place * spacing: known[place][0] for place in places}
     return {
-        "law": law_record(heights.__getitem__, places, spacing),
+        "law": pmf_record(heights.__getitem__, places, spacing),
         "sums": [shared] if shared else [known[place][1] for place in places],
     }

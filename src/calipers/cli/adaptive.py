@@ -11,7 +11,7 @@ from calipers.errors import InputError
 
 if TYPE_CHECKING:
     from calipers.adaptive import AdaptiveRun
-    from calipers.adaptive.rules import Rule
+    from calipers.adaptive.rules import FilterRule
     from calipers.reports.document import Document
     from calipers.reports.report import Report
 
@@ -60,7 +60,7 @@ def calibrate_menu(file: MenuFile, target: dict[str, float], tolerance: float, o
     outlet.say(report, record, lambda: _document(run, rule, target))
 
 
-def _document(run: AdaptiveRun, rule: Rule, target: dict[str, float]) -> Document:
+def _document(run: AdaptiveRun, rule: FilterRule, target: dict[str, float]) -> Document:
     from calipers.adaptive.run import CONDITIONS, described_step
     from calipers.numerics.decimals import setting
     from calipers.reports.document import Badge, Code, Document, Items, Section, Table

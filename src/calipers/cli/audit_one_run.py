@@ -18,7 +18,7 @@ from calipers.run import Run
 if TYPE_CHECKING:
     from calipers.auditing.one_run_game import OneRunResult
     from calipers.cli.outlet import Outlet
-    from calipers.cli.patience import Progress
+    from calipers.cli.patience import ShownProgress
 
 FILE_ENDING = ".csv"
 # Options that are about many runs; one run has no use for them.
@@ -41,7 +41,7 @@ def one_run(
     run: Run | None,
     values: dict[str, Any],
     outlet: Outlet,
-    progress: Progress,
+    progress: ShownProgress,
 ) -> None:
     """Audit one run, or test the audit, and print."""
     from calipers.reports.records import played, to_document
@@ -93,7 +93,7 @@ def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRu
     )
 
 
-def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tuple[dict[str, object], str]:
+def _tested(target_name: str, values: dict[str, Any], progress: ShownProgress) -> tuple[dict[str, object], str]:
     """Repeated runs that were shown other coins; `CertificationError` when they seem to leak too often."""
     refuse("has no meaning in a self-test; leave it out.", claim=values["claim"])
     if target_name.endswith(FILE_ENDING):

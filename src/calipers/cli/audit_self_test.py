@@ -14,13 +14,13 @@ from calipers.numerics.decimals import setting
 if TYPE_CHECKING:
     from calipers.auditing.one_run_game import SelfTest
     from calipers.auditing.targets import Target
-    from calipers.cli.patience import Progress
+    from calipers.cli.patience import ShownProgress
 
-# A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
+# A self-test repeats whole audits, so it plays shorter ones unless it is given otherwise.
 SELF_TEST_TRIALS = 500
 
 
-def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: Progress) -> None:
+def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: ShownProgress) -> None:
     """Repeated audits without the record; exit status 1 when they find leakage too often."""
     unused = picked(values, "claim", "ledger", "resume", "sequential", "most_trials")
     refuse("has no meaning in a self-test; leave it out.", **unused)

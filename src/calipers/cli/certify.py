@@ -57,7 +57,7 @@ def certify_command(
         click.echo(certificate.remark, err=True)
     if output is not None:
         sentences = [*certificate.verdict.sentences(), *certificate.verdict.scope]
-        if all(claim.jaw == "upper" for claim in certificate.verdict.claims):
+        if all(claim.side == "upper" for claim in certificate.verdict.claims):
             sentences.append("No attack is certified from below here.")
         click.echo("\n".join([*sentences, f"Check it with: python -m calipers_verify {output}"]))
 
@@ -99,7 +99,7 @@ def verify_command(files: tuple[str, ...], as_json: bool) -> None:
 def verdict_record(name: str, verdict: Verdict) -> dict[str, object]:
     """What a certificate proves, for programs; numbers are exact, as strings."""
     claims = [
-        {"jaw": c.jaw, "epsilon": str(c.epsilon), "delta": str(c.delta), "direction": c.direction}
+        {"jaw": c.side, "epsilon": str(c.epsilon), "delta": str(c.delta), "direction": c.direction}
         for c in verdict.claims
     ]
     return {"file": name, "run": verdict.run, "claims": claims, "scope": list(verdict.scope)}

@@ -27,7 +27,7 @@ from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
-from calipers.run import KEYS, Run, like_beside_like
+from calipers.run import KEYS, Run, with_one_adjacency
 from calipers.samplers import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _alike(described: list[Subject]) -> list[Subject]:
     """Runs that name no adjacency, about neighbors that all of them have."""
     if not all(isinstance(subject, tuple) for subject in described):
         return described
-    return list(like_beside_like(described))  # type: ignore[arg-type]  # all are phases of runs
+    return list(with_one_adjacency(described))  # type: ignore[arg-type]  # all are phases of runs
 
 
 def _changed(file: str, change: dict[str, Any]) -> Subject:

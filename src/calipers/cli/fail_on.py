@@ -1,6 +1,6 @@
 """`--fail-on`: a command that has said what it found ends with a status that a script can act on.
 
-    refuted     an explicit attack exceeds the usual claim (measure, compare): exit status 4
+    refuted     an explicit attack exceeds the claim of standard accounting (measure, compare): exit status 4
     falsified   an audit found the claim false, with its confidence (audit): exit status 4
     open        the bounds do not meet, or an audit cannot tell (measure, compare, audit): exit status 3
 

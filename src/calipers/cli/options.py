@@ -145,7 +145,7 @@ _FILLED = ("noise_multiplier", "dataset_size", "batch_size", "sample_rate", "ste
 
 
 def _runs(
-    run_file: str | None, given: dict[str, object], defaults: dict[str, object], beside: Sequence[str]
+    run_file: str | None, given: dict[str, object], defaults: dict[str, object], other_keys: Sequence[str]
 ) -> tuple[Run, ...]:
     """The phases described by options, or by a file with options that replace what it says."""
     load_special()
@@ -153,7 +153,7 @@ def _runs(
         run = Run.from_dict(defaults | given)
         _refuse_open_unit(given)
         return (run,)
-    return load_changed(run_file, given, defaults, beside)
+    return load_changed(run_file, given, defaults, other_keys)
 
 
 def _refuse_open_unit(given: Mapping[str, object]) -> None:
@@ -170,12 +170,12 @@ def load_changed(
     run_file: str,
     given: Mapping[str, object],
     defaults: Mapping[str, object] | None = None,
-    beside: Sequence[str] = (),
+    other_keys: Sequence[str] = (),
 ) -> tuple[Run, ...]:
-    """The phases of a file with the keys given in place of its own; keys named by `beside` are read elsewhere."""
+    """The phases of a file with the keys given in place of its own; keys named by `other_keys` are read elsewhere."""
     load_special()
     filled = {key: value for key, value in given.items() if key in _FILLED}
-    phases = load_runs(run_file, defaults={**(defaults or {}), **filled}, beside=beside)
+    phases = load_runs(run_file, defaults={**(defaults or {}), **filled}, other_keys=other_keys)
     if all(phase.records_per_unit == 1 for phase in phases):
         _refuse_open_unit(given)
     lengths = [f"--{key}" for key in ("steps", "epochs") if key in given]

@@ -1,4 +1,4 @@
-"""Where a command says what it found: as text or as JSON, in a report beside it (`--report FILE`), by its status."""
+"""Where a command says what it found: as text or as JSON, in a report next to it (`--report FILE`), by its status."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _AFTER, _EVERY = 2.0, 30.0
 _CLEAR = "\r\x1b[K"
 
 Say = Callable[[str], None]
-Progress = Callable[[int, int], None]
+ShownProgress = Callable[[int, int], None]
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def patience(doing: str, *, logged: bool = False) -> Iterator[Say]:
 
 
 @contextmanager
-def counting(doing: str, *, shown: bool = True) -> Iterator[Progress]:
+def counting(doing: str, *, shown: bool = True) -> Iterator[ShownProgress]:
     """The same for what is done one by one: the block says how many of how many are done."""
     if not shown:
         yield lambda done, total: None

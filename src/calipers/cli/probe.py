@@ -106,7 +106,9 @@ def probe_command(
 
 @contextmanager
 def _own_mistakes_told(target: str) -> Iterator[None]:
-    """What goes wrong in the module of the target is told in one sentence, with its line; everything else is raised."""
+    """What goes wrong in the module of the target is given in one sentence, with its line; everything else is
+    raised.
+    """
     try:
         yield
     except CalipersError:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from calipers.cli.kinds import COUNT, REAL, option, with_options, word
 from calipers.domains import Domain
 from calipers.errors import InputError
+from calipers.guarantee import Guarantee, load_guarantee
 from calipers.run import Run, load_runs
 from calipers.run_keys import STANDARD_INPUT, read_toml
-from calipers.stated import Guarantee, load_guarantee
 
 if TYPE_CHECKING:
     from calipers.adaptive import AdaptiveRun
-    from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection
+    from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection
 
 TREE = "tree"
 _NAMES = ("guarantee", "mu", "zcdp", "event", "times")
@@ -49,7 +49,7 @@ class MenuFile:
     path: str
 
 
-Noisy: TypeAlias = "CorrelatedNoise | Selection | Beside | MenuFile"
+Noisy: TypeAlias = "CorrelatedNoise | Selection | JointRelease | MenuFile"
 """What can be calibrated, as a run can."""
 Subject: TypeAlias = "tuple[Run, ...] | Guarantee | EventFile | AdaptiveRun | Noisy"
 
@@ -82,7 +82,7 @@ with_noisy_options = with_options(
     option("--trials", _LAWS, "The distribution of the number of runs. [default: geometric]"),
     option("--trials-shape", REAL, "The shape of a negative-binomial distribution.", metavar="ETA"),
 )
-"""Correlated noise, selection, and what is released beside the gradient: what has noise, as a run has."""
+"""Correlated noise, selection, and what is released with the gradient: what has noise, as a run has."""
 
 with_stated_options = with_options(
     option("--guarantee", None, "Read an (epsilon, delta) guarantee instead of a run: 8,1e-5.", metavar="EPS,DELTA"),
@@ -92,7 +92,7 @@ with_stated_options = with_options(
     option("--times", COUNT, "So many releases, each with the --guarantee or --mu. [default: 1]", metavar="N"),
     with_noisy_options,
 )
-"""--guarantee, --mu, --zcdp and --event, and what a run may have beside its own options."""
+"""--guarantee, --mu, --zcdp and --event, and what a run may have next to its own options."""
 
 
 def subject_of(
@@ -106,7 +106,7 @@ def subject_of(
 ) -> Subject | None:
     """What is to be measured, where it is more or something else than the run that `runs` reads; else None.
 
-    Keys of a run file say the same as options, which replace them; `runs` is told which keys are not the run's, and
+    Keys of a run file say the same as options, which replace them; `runs` is given which keys are not the run's, and
     `defaults` stand in for what neither says. What has to be `noisy` is no guarantee, and options that only share the
     name of one stay in `values`.
     """
@@ -155,11 +155,11 @@ def _subject(
             raise InputError(
                 "--additional-query and --clip-count-noise are about a run alone; leave the other options out."
             )
-        from calipers.measure import Beside, count_noise
+        from calipers.measure import JointRelease, count_noise
 
         phases = runs(*written[2])
         counted = (count_noise(_count(queries["clip_count_noise"]), phases),) if "clip_count_noise" in queries else ()
-        return Beside(phases, (*_several(queries.get("additional_query", ())), *counted))
+        return JointRelease(phases, (*_several(queries.get("additional_query", ())), *counted))
     if matrix:
         others = {**stated, **chosen}
         if run_file is not None and "noise_matrix" in written[0]:
@@ -197,7 +197,7 @@ def _several(value: object) -> tuple[float, ...]:
 def _correlated_file(
     run_file: str, record: dict[str, Any], changed: dict[str, Any], others: dict[str, Any]
 ) -> dict[str, Any]:
-    """The keys of a run file with a noise matrix, which is looked for beside the file."""
+    """The keys of a run file with a noise matrix, which is looked for next to the file."""
     if others:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise InputError(f"{run_file} describes correlated noise, and {names} mean nothing there; leave them out.")
@@ -251,6 +251,6 @@ def load_subject(name: str) -> Subject:
         return EventFile(name)
     return (
         menu_of(name, ())
-        or _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, beside=keys), {})
+        or _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, other_keys=keys), {})
         or load_runs(name)
     )

@@ -9,8 +9,8 @@ import click
 
 from calipers.cli.kinds import one_of, option
 from calipers.cli.options import json_option
+from calipers.display import as_record
 from calipers.errors import InputError
-from calipers.shown import as_record
 
 if TYPE_CHECKING:
     from calipers.theorems.registry import Theorem, TheoremValue

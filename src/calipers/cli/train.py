@@ -17,7 +17,7 @@ from calipers.cli.options import (
     tolerance_option,
 )
 from calipers.cli.outlet import report_option
-from calipers.cli.patience import Progress, counting, leave
+from calipers.cli.patience import ShownProgress, counting, leave
 from calipers.cli.train_audits import audit_options, check_audit, played_lira, show_lira
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
@@ -176,7 +176,7 @@ def _trained(
         )
 
 
-def _heard(progress: Progress, checkpoint: Path | None) -> Progress:
+def _heard(progress: ShownProgress, checkpoint: Path | None) -> ShownProgress:
     """What hears of every step; where a checkpoint is taken up again, the first time with a line that says where."""
     resuming = checkpoint is not None and checkpoint.exists()
 

@@ -30,7 +30,7 @@ def write_weights(trained: Trained, output: Path) -> None:
     packed = io.BytesIO()
     torch_module().save(trained.model.state_dict(), packed)
     with zipfile.ZipFile(packed, "a") as archive:
-        # Beside PyTorch's own entries, which share their folder's name; those who read them pass over others.
+        # Next to PyTorch's own entries, which share their folder's name; those who read them pass over others.
         folder = archive.namelist()[0].split("/")[0]
         archive.writestr(f"{folder}/calipers", WEIGHTS)
     write_whole(output, packed.getbuffer(), mode=0o666)

@@ -10,7 +10,7 @@ intersections of neighboring lines:
     alpha = (delta_1 - delta_2)/(k_2 - k_1),     1 - beta = delta_1 + k_1 alpha,
 
 both free of cancellation when k_2 - k_1 is formed as k_1 expm1(eps_2 - eps_1). Where hardly anything is hidden delta is
-almost 1 and the digits are in 1 - delta, which is therefore held beside it.
+almost 1 and the digits are in 1 - delta, which is therefore held next to it.
 
 **Atoms.** By Neyman and Pearson the curve of a finite pair collects its atoms in order of p/q. Both tails are
 cumulated from their own end, so alpha = 1e-300 and beta = 1e-300 both survive.
@@ -31,10 +31,10 @@ from calipers.errors import InputError
 from calipers.numerics.types import FloatArray, IntArray
 
 LINE_ROUNDING = 32.0 * UNIT
-"""Relative rounding of an intersection of two lines, charged to the side of the curve."""
+"""Relative rounding of an intersection of two lines, added to the side of the curve."""
 
 MASS_ALLOWANCE = 1e-9
-"""How far the masses of a pair may be from 1 before they are refused; what there is gets charged."""
+"""How far the masses of a pair may be from 1 before they are refused; what there is gets added."""
 
 CORNERS = Points(*(np.array(column) for column in ([0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0])))
 

@@ -5,7 +5,8 @@ A guarantee holds for every ordered pair at once, so it is one convex symmetric 
 "the record is present", on one pair of datasets, and no test randomizes between two of these: a false positive rate
 is a probability under *one* null. So the best true positive rate at a false positive rate is the **maximum over
 directed curves**, which may lie well below the hull, and the smallest false negative rate is their minimum, which need
-not be convex. Both jaws are read this way: the maximum of directed attacks is attained, that of directed proofs proven.
+not be convex. Both bounds are read this way: the maximum of directed attacks is attained, that of directed proofs
+proven.
 
 **Of one curve**: advantage, separation, true positive rate, Bayes error. All four are read off breakpoints, because
 each is a linear function of (alpha, beta) optimized over the curve. They inherit the side of the curve: from an UPPER
@@ -146,7 +147,7 @@ def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:
     """The directed guarantee whose profile, either way, is at every node of any of the curves the least of theirs."""
     if len(curves) == 1:
         return curves[0]
-    forward, backward = (_least_profile(way) for way in (curves, [curve.inverse() for curve in curves]))
+    forward, backward = (_minimum_profile(way) for way in (curves, [curve.inverse() for curve in curves]))
     return TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=backward)
 
 
@@ -155,6 +156,6 @@ def profile_nodes(odds: FloatArray) -> FloatArray:
     return np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
 
 
-def _least_profile(curves: Sequence[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
+def _minimum_profile(curves: Sequence[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
     nodes = profile_nodes(np.unique(np.concatenate([curve.odds for curve in curves])))
     return nodes, np.min([curve.delta(nodes) for curve in curves], axis=0)

@@ -97,7 +97,7 @@ def regret(curve: TradeoffCurve, mu: float, delta0: float = 0.0) -> float:
     """Delta(f, G_mu tensor f_(0, delta0)): how much reporting (mu, delta0) overstates the leakage of the curve.
 
     Post-condition: from a LOWER curve (an attack), an upper bound of the regret of every mechanism whose curve lies at
-    or below it; from an UPPER curve, a lower bound of the mechanism's regret. Rounding is charged to that direction.
+    or below it; from an UPPER curve, a lower bound of the mechanism's regret. Rounding is added to that direction.
     """
     mu, delta0 = NON_NEGATIVE.check("mu", mu), BELOW_ONE.check("delta0", delta0)
     up = 1.0 if curve.side is Side.LOWER else -1.0

@@ -39,7 +39,7 @@ UNIT = 2.0**-53
 TINY = float(np.finfo(np.float64).tiny)
 SLOPE_ROUNDING = 16.0 * UNIT
 _FEW = 64
-"""Where fewer vertices go in a round, the next rounds look beside them alone."""
+"""Where fewer vertices go in a round, the next rounds look next to them alone."""
 _HALF_BITS = int(np.float64(0.5).view(np.int64))
 
 
@@ -177,25 +177,25 @@ def convex_chain(count: int, steepness: Callable[[IntArray, IntArray], FloatArra
         keep, slopes = keep[stays], slopes[stays[:-1]]
         slopes[renewed] = steepness(keep[renewed], keep[renewed + 1])
         if renewed.size < _FEW:
-            return _rounds_beside(keep, renewed, slopes, steepness, factor)
+            return _rounds_next_to(keep, renewed, slopes, steepness, factor)
     return keep
 
 
-def _rounds_beside(
+def _rounds_next_to(
     keep: IntArray,
     renewed: IntArray,
     slopes: FloatArray,
     steepness: Callable[[IntArray, IntArray], FloatArray],
     factor: float,
 ) -> IntArray:
-    """The rounds of `convex_chain` that are left: only vertices beside new segments are looked at, as no others go."""
+    """The rounds of `convex_chain` that are left: only vertices next to new segments are looked at, as no others go."""
     last = len(slopes)
     before, after, there = list(range(-1, last)), list(range(1, last + 2)), np.ones(last + 1, dtype=np.bool_)
     starts = renewed.tolist()
     while starts:
-        beside = sorted({place for start in starts for place in (start, after[start]) if 0 < place < last})
-        steeper = slopes[[before[place] for place in beside]] * factor < slopes[beside]
-        gone = [place for place, above in zip(beside, steeper.tolist(), strict=True) if above]
+        next_to = sorted({place for start in starts for place in (start, after[start]) if 0 < place < last})
+        steeper = slopes[[before[place] for place in next_to]] * factor < slopes[next_to]
+        gone = [place for place, above in zip(next_to, steeper.tolist(), strict=True) if above]
         for place in gone:  # from left to right, so that what is before each of them stays
             after[before[place]], before[after[place]] = after[place], before[place]
         there[gone] = False

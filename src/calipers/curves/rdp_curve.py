@@ -146,7 +146,7 @@ def _nodes(order: FloatArray, bound: FloatArray, depth: FloatArray) -> tuple[Flo
     alpha, beta_c = found.alpha[steep], found.beta_c[steep]
     # Rounding k up keeps the line valid (alpha >= 0); delta uses k rounded down.
     k_low = np.exp(np.minimum((log_k - rounding)[steep], 700.0))
-    # A valid line passes below (0, 1), so its delta is not negative; what rounding makes of it is charged.
+    # A valid line passes below (0, 1), so its delta is not negative; what rounding makes of it is added.
     delta = np.maximum(found.gap[steep] + (alpha - k_low * alpha), 0.0) + 16.0 * UNIT * beta_c
     return (log_k + rounding)[steep], np.minimum(delta, 1.0)
 

@@ -32,7 +32,7 @@ from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
 
 _ROUNDING = 1e-13
-"""Relative rounding of the closed forms below, charged upward."""
+"""Relative rounding of the closed forms below, added to the upper bound."""
 _FARTHEST = 1e100
 _ORDERS = Domain(1.0, math.inf, low_open=True)
 

@@ -349,7 +349,7 @@ class TradeoffCurve:
         if p.size * other_p.size > LARGEST_PRODUCT:
             raise InputError(
                 f"Expected at most {LARGEST_PRODUCT} products of segments, got {p.size} x {other_p.size}. "
-                "Compose privacy loss distributions on a grid (calipers.laws) instead of curves."
+                "Compose privacy loss distributions on a grid (calipers.pld) instead of curves."
             )
         joint_p, joint_q = np.outer(p, other_p).ravel(), np.outer(q, other_q).ravel()
         joint_inf = p_inf + other_p_inf * float(self.beta[0])

@@ -2,7 +2,7 @@
 
 Half a request header costs whoever sends it nothing, and holds a place. So a header has to arrive within some seconds,
 from the first byte of the connection or of the next request on it; browsers that hold a connection in reserve open
-another when they need it. The connections that fit are served whatever comes after them; those beyond are told so.
+another when they need it. The connections that fit are served whatever comes after them; those beyond are given so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Numbers and curves as the page shows them.
 
 The page prints and draws; it computes nothing that is a bound. So the rounding is done here, lower ends down and upper
-ends up, beside the exact double that the page shows on request. A curve is drawn through points at which both jaws are
-read off the certified curves: at those points, and only there, the page gives exact values.
+ends up, next to the exact double that the page shows on request. A curve is drawn through points at which both bounds
+are read off the certified curves: at those points, and only there, the page gives exact values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.reports.answers import Answers
 from calipers.reports.comparison import SMALLEST_SHOWN
 from calipers.reports.document import Number, at_most, ends
-from calipers.reports.evidence import told_once
+from calipers.reports.evidence import evidence_rows
 from calipers.reports.paragraph import printed_regret, report_this
 from calipers.reports.readings import Reading
 from calipers.reports.records import measurement_record
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from calipers.measure import Measurement
     from calipers.numerics.types import FloatArray
 
-Record = dict[str, object]
+DrawnRecord = dict[str, object]
 
 # False positive rates at which trade-off curves are read: even ones for the eye, small ones for what matters.
 EVEN_POINTS = 161
@@ -42,7 +42,7 @@ LOW_POINTS = 97
 TIP_DIGITS = 3
 
 
-def page_record(measurement: Measurement, answers: Answers) -> Record:
+def page_record(measurement: Measurement, answers: Answers) -> DrawnRecord:
     """Everything the page needs about one run: the record of the command line, and how to show it."""
     return {
         "measurement": measurement_record(answers),
@@ -60,32 +60,32 @@ def page_record(measurement: Measurement, answers: Answers) -> Record:
     }
 
 
-def rows(answers: Answers) -> list[Record]:
+def rows(answers: Answers) -> list[DrawnRecord]:
     """One row per reading: shown ends are rounded outward, exact ones are the doubles themselves."""
     found = [_row(reading) for reading in answers.readings]
     found.append({"kind": "regret", "quantity": "regret of that mu", "upper": _end(at_most(printed_regret(answers)))})
     return found
 
 
-def _row(reading: Reading) -> Record:
+def _row(reading: Reading) -> DrawnRecord:
     """A reading; refuted only where the claim is about the same neighbors as the run."""
     lower, upper = map(_end, ends(reading.bracket))
-    row: Record = {"kind": reading.quantity, "quantity": reading.name, "lower": lower, "upper": upper}
+    row: DrawnRecord = {"kind": reading.quantity, "quantity": reading.name, "lower": lower, "upper": upper}
     if reading.claim is None:
         return row
     return {**row, "claim": _end(at_most(reading.claim)), "refuted": reading.refuted}
 
 
-def _end(number: Number) -> Record:
+def _end(number: Number) -> DrawnRecord:
     return {"shown": number.text, "exact": number.exact}
 
 
-def licenses(answers: Answers) -> list[Record]:
+def licenses(answers: Answers) -> list[DrawnRecord]:
     """Each piece of evidence once, with the ends it licenses."""
-    return [told._asdict() for told in told_once(answers.evidence().items())]
+    return [told._asdict() for told in evidence_rows(answers.evidence().items())]
 
 
-def tradeoff(measurement: Measurement) -> Record:
+def tradeoff(measurement: Measurement) -> DrawnRecord:
     """beta at common values of alpha: the true curve lies nowhere below "upper" and nowhere above "lower"."""
     even = np.linspace(0.0, 1.0, EVEN_POINTS)
     small = np.geomspace(SMALLEST_RATE, even[1], SMALL_POINTS)
@@ -93,13 +93,13 @@ def tradeoff(measurement: Measurement) -> Record:
     return _drawn("alpha", alpha, lambda side: measurement.envelope(side)(alpha), Side.UPPER)
 
 
-def low_rates(measurement: Measurement) -> Record:
+def low_rates(measurement: Measurement) -> DrawnRecord:
     """True positive rates where false alarms are rare: the attack reaches "lower", no attack exceeds "upper"."""
     rates: FloatArray = np.geomspace(SMALLEST_RATE, 1.0, LOW_POINTS)
     return _drawn("fpr", rates, lambda side: measurement.envelope(side).rates(rates)[1], Side.LOWER)
 
 
-def _drawn(name: str, places: FloatArray, read: Callable[[Side], FloatArray], at_least: Side) -> Record:
+def _drawn(name: str, places: FloatArray, read: Callable[[Side], FloatArray], at_least: Side) -> DrawnRecord:
     """A curve, with its values as a tooltip prints them: those of the side `at_least` rounded down, the others up."""
     found = {side: [float(value) for value in read(side)] for side in Side}
     rounded = {side: floor_digits if side is at_least else ceil_digits for side in Side}
@@ -108,7 +108,7 @@ def _drawn(name: str, places: FloatArray, read: Callable[[Side], FloatArray], at
     return {name: [float(place) for place in places], **sides, "shown": shown}
 
 
-def profile(measurement: Measurement) -> Record:
+def profile(measurement: Measurement) -> DrawnRecord:
     """delta at common values of epsilon, lower <= delta(epsilon) <= upper, down to `SMALLEST_SHOWN`.
 
     Where no finite epsilon is proven at that delta, the attack alone says how far to look.

@@ -1,6 +1,6 @@
 """What the page's form is made of, as the registry of samplers has it (GET /api/form).
 
-The page knows the fields of every run. Which samplers there are, and which keys each of them has besides, it is told
+The page knows the fields of every run. Which samplers there are, and which keys each of them has besides, it is given
 here: a sampler that is registered appears on the page, and its keys with it.
 """
 
@@ -10,9 +10,9 @@ from calipers.explorer.requests import MOST_PHASES, MOST_RUNS
 from calipers.run import CHOICES, OPTIONAL
 from calipers.samplers import ASSUMED, SAMPLERS, scheme_named
 
-Record = dict[str, object]
+FormField = dict[str, object]
 
-# The label of a key, and the words beside its values; a key that is not listed is shown by its own name.
+# The label of a key, and the words next to its values; a key that is not listed is shown by its own name.
 _LABELS: dict[str, tuple[str, dict[str, str]]] = {
     "last_batch": ("Last batch", {"drop": "drop what does not fill one", "keep": "keep it, shorter"}),
     "reshuffle": ("Order", {"every-epoch": "drawn anew every epoch", "once": "drawn once and kept"}),
@@ -21,14 +21,14 @@ _LABELS: dict[str, tuple[str, dict[str, str]]] = {
     "cycle": ("Groups that take turns", {}),
     "participations": ("Steps that use each record", {}),
 }
-# Keys that say how large a batch is by themselves, and keys that mean something beside another one only.
+# Keys that say how large a batch is by themselves, and keys that mean something next to another one only.
 _SIZING = ("participations",)
-_BESIDE = {"derived_rate": "batch_size"}
+_WITH_KEY = {"derived_rate": "batch_size"}
 # Keys about which a report says that nobody said them.
 _ASKED = ("last_batch",)
 
 
-def form_record() -> Record:
+def form_record() -> FormField:
     """The samplers, the keys that some of them have, and how many runs and phases the page may ask for."""
     schemes = [scheme_named(name) for name in SAMPLERS]
     return {
@@ -48,9 +48,9 @@ def form_record() -> Record:
     }
 
 
-def _field(key: str) -> Record:
+def _field(key: str) -> FormField:
     label, words = _LABELS.get(key, (key.replace("_", " ").capitalize(), {}))
-    field: Record = {"key": key, "label": label, "beside": _BESIDE.get(key)}
+    field: FormField = {"key": key, "label": label, "beside": _WITH_KEY.get(key)}
     if key not in CHOICES:
         return field
     choices = [{"value": value, "words": words.get(value, value)} for value in CHOICES[key]]

@@ -23,7 +23,7 @@ from calipers.calibrate.solve import TARGETS
 from calipers.domains import TOLERANCE
 from calipers.errors import InputError
 from calipers.reports.answers import DEFAULT_DELTA0, Questions
-from calipers.run import KEYS, Run, as_phases, like_beside_like
+from calipers.run import KEYS, Run, as_phases, with_one_adjacency
 
 MOST_RUNS = 4
 MOST_PHASES = 8
@@ -104,7 +104,7 @@ def read_asked_together(record: Mapping[str, object]) -> AskedTogether:
         raise InputError(f"Expected names to be a list of texts of 1 to {LONGEST_NAME} characters.")
     if len(set(names)) != len(runs) or len(names) != len(runs):
         raise InputError(f"Expected {len(runs)} different names, one for each run, got {len(names)}.")
-    alike = like_beside_like([_named(name, run) for name, run in zip(names, runs, strict=True)])
+    alike = with_one_adjacency([_named(name, run) for name, run in zip(names, runs, strict=True)])
     return AskedTogether(tuple(names), tuple(Asked(phases, questions, tolerance) for phases in alike))
 
 

@@ -51,7 +51,7 @@ def shared_state(address: str | None) -> str:
 
 
 def build_server(listening: socket.socket, limits: Limits | None = None) -> Any:
-    """A uvicorn server for the socket; `server.run(sockets=[listening])` blocks until it is told to end."""
+    """A uvicorn server for the socket; `server.run(sockets=[listening])` blocks until it is given to end."""
     for name in ("fastapi", "uvicorn"):
         library(name, "The explorer needs FastAPI and uvicorn: pip install '.[explorer]'.")
     import uvicorn

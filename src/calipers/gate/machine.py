@@ -41,7 +41,7 @@ def junit(found: Sequence[Checked], date: str) -> str:
 
 
 def github_commands(found: Sequence[Checked]) -> str:
-    """A workflow command for each run, which GitHub shows beside the run file in a pull request."""
+    """A workflow command for each run, which GitHub shows next to the run file in a pull request."""
     return "".join(
         f"::{'notice' if one.outcome is Outcome.WITHIN else 'error'} file={_property(one.name)},"
         f"title={_property(_TITLES[one.outcome])}::{_data(one.sentence)}\n"

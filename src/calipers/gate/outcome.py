@@ -5,7 +5,7 @@
     exceeded      the lower bound, an explicit attack, already exceeds the budget
     uncertified   the bracket could not be computed, or no proven statement covers the run
 
-A comparison is exact: upper <= epsilon, or lower > epsilon, on the doubles. Where the budget is so near to a jaw that
+A comparison is exact: upper <= epsilon, or lower > epsilon, on the doubles. Where the budget is so near to a bound that
 the numerical width decides, the run is measured again, more narrowly, before anything is said; so noise that
 `calibrate` found for a budget passes the gate of that budget.
 """
@@ -26,7 +26,7 @@ from calipers.run import Run, as_phases
 from calipers.scope import FIXED_SHORT, NOT_DP, scope_text
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
-"""Tried in turn while a jaw is nearer to the budget than the numerical width."""
+"""Tried in turn while a bound is nearer to the budget than the numerical width."""
 
 
 class Outcome(enum.Enum):

@@ -11,16 +11,16 @@ from calipers.measure.measurement import Measurement as Measurement
 from calipers.measure.routes import measure as measure
 
 if TYPE_CHECKING:
-    from calipers.measure.beside import Beside as Beside
-    from calipers.measure.beside import count_noise as count_noise
-    from calipers.measure.beside import joint_noise as joint_noise
     from calipers.measure.correlated import CorrelatedNoise as CorrelatedNoise
+    from calipers.measure.joint_release import JointRelease as JointRelease
+    from calipers.measure.joint_release import count_noise as count_noise
+    from calipers.measure.joint_release import joint_noise as joint_noise
     from calipers.measure.selection import Selection as Selection
     from calipers.measure.worst_size import WorstSize as WorstSize
     from calipers.measure.worst_size import worst_dataset_size as worst_dataset_size
 
 _RARER = {
-    "beside": "Beside count_noise joint_noise",
+    "joint_release": "JointRelease count_noise joint_noise",
     "correlated": "CorrelatedNoise",
     "selection": "Selection",
     "worst_size": "WorstSize worst_dataset_size",

@@ -25,7 +25,6 @@ from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_curve, rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CertificationError, UnsupportedError
-from calipers.laws.composed.product import SMALLEST_DELTA
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -33,6 +32,7 @@ from calipers.numerics.normal import (
     normal_tail,
     normal_tail_quantile,
 )
+from calipers.pld.composition.product import SMALLEST_DELTA
 
 _SHIFT_ERROR = 8.0 * 2.0**-53
 """Relative error of a shift: 1/sigma, squares, a sum and a root, each correctly rounded."""
@@ -43,7 +43,7 @@ _ATTAINED = (
 
 
 class BoundValue(NamedTuple):
-    """One side of a number, and what licenses it."""
+    """One side of a number, and the proof or attack behind it."""
 
     value: float
     evidence: Evidence
@@ -121,11 +121,11 @@ class Bound(ABC):
 
     @property
     def alone(self) -> Bound:
-        """The same jaw, for whoever does not ask what stands on the other side."""
+        """The same bound, for whoever does not ask what stands on the other side."""
         return self
 
     def sharing(self, other: Bound) -> Bound:
-        """The same jaw, with what the other one has computed already, where that is the same."""
+        """The same bound, with what the other one has computed already, where that is the same."""
         return other if self == other else self
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
@@ -144,18 +144,18 @@ class Bounds:
     `notes`: what a reader must know about these bounds.
     """
 
-    above: Bound
-    below: Bound
+    upper: Bound
+    lower: Bound
     closes: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        assert self.above.side is Side.UPPER
-        assert self.below.side is Side.LOWER
+        assert self.upper.side is Side.UPPER
+        assert self.lower.side is Side.LOWER
 
-    def jaw(self, side: Side) -> Bound:
+    def bound(self, side: Side) -> Bound:
         """The bound of one side."""
-        return self.above if side is Side.UPPER else self.below
+        return self.upper if side is Side.UPPER else self.lower
 
 
 def depth_for(delta0: float) -> float:
@@ -196,29 +196,29 @@ class GaussianBound(TradeoffBound):
 
     side: Side
     shift: float
-    said: Evidence
+    explanation: Evidence
 
     def _rounded(self, increasing: Callable[[float], float]) -> float:
-        """The value of an increasing closed form at the shift, whose rounding is charged as its own is."""
+        """The value of an increasing closed form at the shift, whose rounding is added as its own is."""
         up = 1.0 if self.side is Side.UPPER else -1.0
         return increasing(self.shift * (1.0 + up * _SHIFT_ERROR)) * (1.0 + up * 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
-        """Exact up to rounding, which is charged."""
+        """Exact up to rounding, which is added."""
         lower, upper = gaussian_epsilon_bounds(self.shift, delta, _SHIFT_ERROR)
-        return BoundValue(upper if self.side is Side.UPPER else lower, self.said)
+        return BoundValue(upper if self.side is Side.UPPER else lower, self.explanation)
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
-        """Exact up to rounding, which is charged."""
+        """Exact up to rounding, which is added."""
         found = self._rounded(lambda mu: float(gaussian_delta(mu, epsilon)))
         # Below this a double has lost its relative accuracy, and may be 0 where delta is not.
         if self.side is Side.UPPER:
-            return BoundValue(min(1.0, max(found, SMALLEST_DELTA)), self.said)
-        return BoundValue(found if found >= SMALLEST_DELTA else 0.0, self.said)
+            return BoundValue(min(1.0, max(found, SMALLEST_DELTA)), self.explanation)
+        return BoundValue(found if found >= SMALLEST_DELTA else 0.0, self.explanation)
 
     def renyi(self, order: float) -> BoundValue:
         """t mu^2 / 2."""
-        return BoundValue(self._rounded(lambda mu: rdp_of_gdp(mu, order)), self.said)
+        return BoundValue(self._rounded(lambda mu: rdp_of_gdp(mu, order)), self.explanation)
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """G_mu."""
@@ -234,7 +234,7 @@ class GaussianBound(TradeoffBound):
 
     def evidence(self) -> Evidence:
         """As for every number."""
-        return self.said
+        return self.explanation
 
 
 def one_gaussian(shift: float, reason: str) -> Bounds:
@@ -254,7 +254,7 @@ class KnownCurve(TradeoffBound):
     """A curve that is known once and for all."""
 
     known: TradeoffCurve
-    said: Evidence
+    explanation: Evidence
 
     @property
     def side(self) -> Side:  # type: ignore[override]
@@ -267,16 +267,16 @@ class KnownCurve(TradeoffBound):
 
     def renyi(self, order: float) -> BoundValue:
         """Of the atoms of the curve."""
-        return BoundValue(rdp_of_curve(self.known, order), self.said)
+        return BoundValue(rdp_of_curve(self.known, order), self.explanation)
 
     def evidence(self) -> Evidence:
         """As for every number."""
-        return self.said
+        return self.explanation
 
 
 @dataclass(frozen=True)
 class Choice(Bound):
-    """One of several jaws of the same side, anew for every number; its evidence comes with it."""
+    """One of several bounds of the same side, anew for every number; its evidence comes with it."""
 
     parts: Sequence[Bound]
 
@@ -325,7 +325,7 @@ class Choice(Bound):
         return [curve for part in self.asked("envelope", smallest_delta, tolerance) for curve in part.absent]
 
 
-class Least(Choice):
+class MinimumBound(Choice):
     """Proofs that compete: all of them hold, so the least counts; of whole curves the pointwise best."""
 
     def best(self, found: Sequence[BoundValue]) -> BoundValue:
@@ -341,7 +341,7 @@ class Least(Choice):
         return self.parts[-1].evidence()
 
 
-class Greatest(Choice):
+class MaximumBound(Choice):
     """Attacks that compete, or neighbors of a dataset that expose a record differently and must all be covered."""
 
     @property
@@ -363,7 +363,7 @@ class Greatest(Choice):
 
 
 @dataclass(frozen=True)
-class CoveredNeighbors(Greatest):
+class CoveredNeighbors(MaximumBound):
     """Neighbors with one proof that covers them all, hardly larger than the largest of theirs: curves are its own."""
 
     covering: Bound
@@ -377,22 +377,22 @@ class CoveredNeighbors(Greatest):
         return self.covering.envelope(smallest_delta, tolerance)
 
 
-def least(proofs: Sequence[Bound]) -> Bound:
+def minimum(proofs: Sequence[Bound]) -> Bound:
     """The best proof."""
-    return proofs[0] if len(proofs) == 1 else Least(proofs)
+    return proofs[0] if len(proofs) == 1 else MinimumBound(proofs)
 
 
-def greatest(parts: Sequence[Bound]) -> Bound:
+def maximum(parts: Sequence[Bound]) -> Bound:
     """The best attack, or the worst neighbor."""
-    return parts[0] if len(parts) == 1 else Greatest(parts)
+    return parts[0] if len(parts) == 1 else MaximumBound(parts)
 
 
 def worst(neighbors: Sequence[Bounds]) -> Bounds:
     """A guarantee holds for all neighbors: the largest proof counts (one may serve all), and the largest attack."""
     if len(neighbors) == 1:
         return neighbors[0]
-    above, below = [one.above for one in neighbors], [one.below for one in neighbors]
-    return Bounds(greatest(_different(above)), greatest(_different(below)))
+    above, below = [one.upper for one in neighbors], [one.lower for one in neighbors]
+    return Bounds(maximum(_different(above)), maximum(_different(below)))
 
 
 def _different(parts: Sequence[Bound]) -> list[Bound]:

@@ -2,8 +2,8 @@
 
 Pairs that have both sides are composed from both at once (`Composition`), since each side tells the other how fine to
 look; `PairProof` and `PairAttack` are its two views. A proof without an attack, or an attack without a proof, is
-composed alone (`LawProof`, `LawAttack`). Where there is one participation only, its own numbers are sharper than those
-of its laws, and are used.
+composed alone (`ComposedProof`, `ComposedAttack`). Where there is one participation only, its own numbers are sharper
+than those of its PLDs, and are used.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Self
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
-from calipers.kept import kept
-from calipers.laws.composed.direction import Jaws
-from calipers.laws.composed.loud import of_one_test
-from calipers.laws.composed.one_sided import delta_above, epsilon_above
-from calipers.laws.composed.product import Product
-from calipers.laws.composed.proof_product import ProofProduct
-from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below, renyi_of_tests
-from calipers.laws.composed.shuffle_product import AttackProduct
-from calipers.laws.composed.sweep import directed_attack, directed_sweep
-from calipers.laws.core.source import LoneAttack, LonePair, LoneProof
 from calipers.measure.bounds import Bound, Bounds, BoundValue
+from calipers.memoize import memoize
+from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.direction import BoundsWithTest
+from calipers.pld.composition.low_noise import of_one_test
+from calipers.pld.composition.one_sided import delta_above, epsilon_above
+from calipers.pld.composition.product import Product
+from calipers.pld.composition.proof_product import ProofProduct
+from calipers.pld.composition.renyi import renyi, renyi_above, renyi_below, renyi_of_tests
+from calipers.pld.composition.sweep import directed_attack, directed_sweep
+from calipers.pld.core.source import SingleAttack, SinglePair, SingleProof
 
 if TYPE_CHECKING:
-    from calipers.laws.allocated.switching import SwitchingAttack
+    from calipers.pld.allocation.adaptive_sign import AdaptiveSignAttack
 
 _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
@@ -38,27 +38,28 @@ _RENYI_DEPTH = 1e-30
 """Error rates of the tests that show Renyi divergences reach down to about this."""
 FINE_TOLERANCE = 2e-4
 """From here on proofs may take up to a minute where that makes upper bounds tighter."""
-RECORD_WAYS = ("record present against absent", "record absent against present")
+RECORD_ORIENTATIONS = ("record present against absent", "record absent against present")
 
 
-def sum_rule(threshold: float, way: str) -> str:
+def sum_rule(threshold: float, order: str) -> str:
     """The test behind a lower value; an infinite threshold stands for all of them."""
     rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
-    return f"{rule}, {threshold:.10g} here ({way})" if math.isfinite(threshold) else rule
+    return f"{rule}, {threshold:.10g} here ({order})" if math.isfinite(threshold) else rule
 
 
 @dataclass(frozen=True)
 class Composition:
     """A product of pairs, each number computed once; `published`: others publish the bound too.
 
-    `sides`: both, or the one that is asked for where the proof, or the attack, is another's. `lone` is the pair itself
-    where there is one participation: epsilon and delta come from it, both sides at once, and the rest from its laws.
+    `sides`: both, or the one that is asked for where the proof, or the attack, is another's. `single` is the pair
+    itself where there is one participation: epsilon and delta come from it, both sides at once, and the rest from its
+    PLDs.
     """
 
     product: Product
     published: bool = False
     sides: tuple[Side, ...] = tuple(Side)
-    lone: LonePair | None = None
+    single: SinglePair | None = None
 
     @property
     def exact(self) -> bool:
@@ -67,61 +68,65 @@ class Composition:
 
     @property
     def coarse(self) -> bool:
-        """Whether some factor's laws end at a resolution of their own."""
+        """Whether some factor's PLDs end at a resolution of their own."""
         return any(source.coarse for source, _ in self.product.factors)
 
     def one_sided(self, side: Side) -> Composition:
         """The same product, for whoever does not ask what is proven, or what the pairs show."""
         return replace(self, sides=(side,))
 
-    @kept
-    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+    @memoize
+    def epsilon(self, delta: float, tolerance: float) -> BoundsWithTest:
         """Of the smallest epsilon >= 0 at delta; 0 stands below what is proven alone."""
-        if self.lone is not None:
-            lower, upper = self.lone.epsilon(delta)
-            return Jaws(lower, upper, lower)
+        if self.single is not None:
+            lower, upper = self.single.epsilon(delta)
+            return BoundsWithTest(lower, upper, lower)
         if Side.LOWER not in self.sides:
-            return Jaws(0.0, epsilon_above(self.product, delta, tolerance, self.published))
+            return BoundsWithTest(0.0, epsilon_above(self.product, delta, tolerance, self.published))
         return self.product.epsilon(delta, tolerance)
 
-    @kept
-    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+    @memoize
+    def delta(self, epsilon: float, tolerance: float) -> BoundsWithTest:
         """Of delta at epsilon >= 0, as `epsilon`."""
-        if self.lone is not None:
-            return Jaws(*self.lone.delta(epsilon), epsilon)
+        if self.single is not None:
+            return BoundsWithTest(*self.single.delta(epsilon), epsilon)
         if Side.LOWER not in self.sides:
-            return Jaws(0.0, delta_above(self.product, epsilon, tolerance, self.published))
+            return BoundsWithTest(0.0, delta_above(self.product, epsilon, tolerance, self.published))
         return self.product.delta(epsilon, tolerance)
 
-    @kept
-    def renyi(self, order: float) -> Jaws:
+    @memoize
+    def renyi(self, order: float) -> BoundsWithTest:
         """Of the Renyi divergence of this order."""
         if Side.LOWER not in self.sides:
-            return Jaws(0.0, renyi_above(self.product.factors, order))
+            return BoundsWithTest(0.0, renyi_above(self.product.factors, order))
         return renyi(self.product, order)
 
-    @kept
+    @memoize
     def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        """The directed curves of its sides; what a lone participation shows are the tests of its law, with no plan."""
-        if self.lone is not None and Side.UPPER not in self.sides:
+        """The directed curves of its sides; what a single participation shows are the tests of its PLD, with no
+        plan.
+        """
+        if self.single is not None and Side.UPPER not in self.sides:
             tests = AttackProduct(self.product.factors).tests(smallest_delta)
             return {Side.LOWER: Envelope((directed_attack(*tests),))}
         directed = directed_sweep(self.product, smallest_delta, tolerance, self.sides)
         return {side: Envelope((curve,)) for side, curve in directed.items()}
 
-    def rule(self, threshold: float, way: str) -> str:
+    def rule(self, threshold: float, order: str) -> str:
         """The test behind a lower value, or behind whole curves; of one ratio no other is better at its threshold."""
-        if self.lone is not None and math.isfinite(threshold):
+        if self.single is not None and math.isfinite(threshold):
             return f"reject when the log likelihood ratio of the epoch exceeds {threshold:.10g}"
-        return f"{sum_rule(threshold, way)}; its error rates are computed, rounding errors counted against the attack"
+        return f"{sum_rule(threshold, order)}; its error rates are computed, rounding errors counted against the attack"
 
 
 @dataclass(frozen=True)
 class PairBound(Bound):
-    """One side of a composition of pairs, and what is said of it: why it holds, or the scene of the attack."""
+    """One side of a composition of pairs, and what is said of it: why it holds, or the attack description of the
+    attack.
+    """
 
     composed: Composition
-    said: str
+    explanation: str
     statement: str
 
     @property
@@ -137,15 +142,15 @@ class PairBound(Bound):
 
     @property
     def curves_add(self) -> bool:
-        """Not where the laws are as coarse as they are."""
+        """Not where the PLDs are as coarse as they are."""
         return not self.composed.coarse
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
-        """From the composed law."""
+        """From the composed PLD."""
         return self._found(self.composed.epsilon(delta, tolerance))
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
-        """From the composed law."""
+        """From the composed PLD."""
         return self._found(self.composed.delta(epsilon, tolerance))
 
     def renyi(self, order: float) -> BoundValue:
@@ -157,7 +162,7 @@ class PairBound(Bound):
         return self.composed.envelopes(smallest_delta, tolerance)[self.side]
 
     @abstractmethod
-    def _found(self, jaws: Jaws) -> BoundValue: ...
+    def _found(self, bounds: BoundsWithTest) -> BoundValue: ...
 
 
 class PairProof(PairBound):
@@ -165,14 +170,14 @@ class PairProof(PairBound):
 
     side = Side.UPPER
 
-    def _found(self, jaws: Jaws) -> BoundValue:
-        return BoundValue(jaws.upper, self.evidence())
+    def _found(self, bounds: BoundsWithTest) -> BoundValue:
+        return BoundValue(bounds.upper, self.evidence())
 
     def evidence(self) -> Evidence:
         """Why the upper bound holds."""
         text = (
-            f"{self.said} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
-            "tilted FFT; truncation, aliasing and rounding are added to the upper bound."
+            f"{self.explanation} Each step's likelihood ratio is split onto a lattice (which dominates it) and "
+            "composed by tilted FFT; truncation, aliasing and rounding are added to the upper bound."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
@@ -181,47 +186,51 @@ class PairProof(PairBound):
 class PairAttack(PairBound):
     """The lower side: the pair is what each step shows."""
 
-    ways: tuple[str, str] = RECORD_WAYS
+    orientations: tuple[str, str] = RECORD_ORIENTATIONS
     side = Side.LOWER
 
-    def _found(self, jaws: Jaws) -> BoundValue:
-        return BoundValue(jaws.lower, self._test(jaws.threshold, jaws.reversed))
+    def _found(self, bounds: BoundsWithTest) -> BoundValue:
+        return BoundValue(bounds.lower, self._test(bounds.threshold, bounds.reversed))
 
     def evidence(self) -> Evidence:
         """The test behind whole curves."""
         return self._test(math.inf, False)
 
     def _test(self, threshold: float, backward: bool) -> Evidence:
-        text = f"{self.said} The test: {self.composed.rule(threshold, self.ways[backward])}."
+        text = f"{self.explanation} The test: {self.composed.rule(threshold, self.orientations[backward])}."
         return Evidence.of(Kind.TEST, self.statement, text)
 
 
 def composition(
-    composed: Composition, reason: str, statement: str, scene: str, ways: tuple[str, str] = RECORD_WAYS
+    composed: Composition,
+    reason: str,
+    statement: str,
+    description: str,
+    orientations: tuple[str, str] = RECORD_ORIENTATIONS,
 ) -> Bounds:
     """Both bounds of a composition of pairs."""
-    attack = PairAttack(composed, scene, statement, ways)
+    attack = PairAttack(composed, description, statement, orientations)
     return Bounds(PairProof(composed, reason, statement), attack, composed.exact)
 
 
 @dataclass(frozen=True)
-class LawProof(Bound):
-    """Laws that dominate, composed from above alone. `single` is the lone epoch, where there is just one."""
+class ComposedProof(Bound):
+    """PLDs that dominate, composed from above alone. `single` is the single epoch, where there is just one."""
 
     product: ProofProduct
     reason: str
     statement: str
-    single: LoneProof | None = None
+    single: SingleProof | None = None
     side = Side.UPPER
 
-    @kept
-    def _sharpest(self, fine: bool) -> LoneProof:
-        """What answers; `fine`: with the tighter laws of sources that have some."""
+    @memoize
+    def _sharpest(self, fine: bool) -> SingleProof:
+        """What answers; `fine`: with the tighter PLDs of sources that have some."""
         if not fine or all(source.finer is None for source, _ in self.product.factors):
             return self.product if self.single is None else self.single
         product = ProofProduct([(source.finer or source, count) for source, count in self.product.factors])
-        lone = None if self.single is None else product.factors[0][0].lone_proof
-        return lone or product
+        single = None if self.single is None else product.factors[0][0].single_proof
+        return single or product
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
@@ -232,10 +241,10 @@ class LawProof(Bound):
         return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self.evidence())
 
     def renyi(self, order: float) -> BoundValue:
-        """See `calipers.laws.composed.renyi`."""
+        """See `calipers.pld.composition.renyi`."""
         return BoundValue(renyi_above(self.product.factors, order), self.evidence())
 
-    @kept
+    @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantee; computed once for each depth."""
         return Envelope((self._sharpest(tolerance <= FINE_TOLERANCE).curve(smallest_delta),))
@@ -250,34 +259,38 @@ class LawProof(Bound):
 
 
 @dataclass(frozen=True)
-class LawAttack(Bound):
-    """Laws that an explicit attack shows, composed from below alone.
+class ComposedAttack(Bound):
+    """PLDs that an explicit attack shows, composed from below alone.
 
-    `scene` says what everybody's gradients are and what to observe; `claims` are what the test says, about the dataset
-    with the record and about the other one. `single` is the attack on a lone epoch, where it is sharper than its law.
-    `rival` is the attack that changes sides, where all epochs are alike; it is made for the number asked for.
+    `description` says what everybody's gradients are and what to observe; `claims` are what the test says, about the
+    dataset with the record and about the other one. `single` is the attack on a single epoch, where it is sharper than
+    its PLD. `rival` is the attack that changes sides, where all epochs are alike; it is made for the number asked for.
     """
 
     product: AttackProduct
-    scene: str
+    description: str
     claims: tuple[str, str]
     statement: str = "calipers:shuffle-sum-test"
-    single: LoneAttack | None = None
-    rival: SwitchingAttack | None = None
+    single: SingleAttack | None = None
+    rival: AdaptiveSignAttack | None = None
     side = Side.LOWER
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
         found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
-        return self._or_switched(found, backward, None, lambda rival: rival.epsilon(delta, self.product.steps))
+        return self._or_adaptive_sign(found, backward, None, lambda rival: rival.epsilon(delta, self.product.steps))
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most the true delta, shown by the test with threshold epsilon."""
         found, backward = self.product.delta(epsilon) if self.single is None else self.single.best_delta(epsilon)
-        return self._or_switched(found, backward, epsilon, lambda rival: rival.delta(epsilon, self.product.steps))
+        return self._or_adaptive_sign(found, backward, epsilon, lambda rival: rival.delta(epsilon, self.product.steps))
 
-    def _or_switched(
-        self, found: float, backward: bool, epsilon: float | None, ask: Callable[[SwitchingAttack], tuple[float, bool]]
+    def _or_adaptive_sign(
+        self,
+        found: float,
+        backward: bool,
+        epsilon: float | None,
+        ask: Callable[[AdaptiveSignAttack], tuple[float, bool]],
     ) -> BoundValue:
         """What was found, or what the policy made for that epsilon shows, where such policies are known to show more.
 
@@ -286,26 +299,28 @@ class LawAttack(Bound):
         near, epochs = found if epsilon is None else epsilon, self.product.steps
         if self.rival is not None and self.rival.promising(epochs) and near <= _MOST_EPSILON * epochs:
             rival = self.rival.made_for(near, epochs)
-            shown, way = ask(rival)
+            shown, order = ask(rival)
             if shown > found:
-                claim = self._claim(shown if epsilon is None else epsilon, way)
-                words = f"{switching_words(rival, epochs)} {claim}"
+                claim = self._claim(shown if epsilon is None else epsilon, order)
+                words = f"{adaptive_sign_text(rival, epochs)} {claim}"
                 return BoundValue(shown, Evidence.of(Kind.TEST, "calipers:switching", words))
         return BoundValue(found, self.test_at(found, near, backward))
 
     def renyi(self, order: float) -> BoundValue:
-        """What the laws of the attack show, or its tests where steps are not told apart: there only a sum is seen."""
+        """What the PLDs of the attack show, or its tests where steps are not distinguished: there only a sum is
+        seen.
+        """
         if any(direction.alike for direction in self.product.directions):
             shown = max(renyi_of_tests(tests, order) for tests in self.product.tests(_RENYI_DEPTH))
             return BoundValue(shown, self.evidence())
         return BoundValue(renyi_below(self.product.factors, order), self.evidence())
 
-    @kept
+    @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The attack's curve, from its tests in both directions; computed once for each depth."""
         if self.single is not None:
             return Envelope((self.single.curve(smallest_delta),))
-        log_error = self.product.told_apart(smallest_delta)
+        log_error = self.product.distinguished(smallest_delta)
         if log_error is not None:
             return Envelope((of_one_test(log_error),))
         return Envelope((directed_attack(*self.product.tests(smallest_delta)),))
@@ -325,7 +340,7 @@ class LawAttack(Bound):
         return self._test(self._claim(threshold, backward))
 
     def _test(self, test: str) -> Evidence:
-        return Evidence.of(Kind.TEST, self.statement, f"{self.scene} {test}")
+        return Evidence.of(Kind.TEST, self.statement, f"{self.description} {test}")
 
     def _claim(self, threshold: float, backward: bool) -> str:
         if backward:
@@ -333,7 +348,7 @@ class LawAttack(Bound):
         return f"Say '{self.claims[0]}' when the sum of all scores exceeds {threshold:.10g}."
 
 
-def switching_words(attack: SwitchingAttack, epochs: int) -> str:
+def adaptive_sign_text(attack: AdaptiveSignAttack, epochs: int) -> str:
     """Everybody's gradients under the policy, when the record changes sides, and the score of what is seen."""
     policy, r = attack.policy, attack.participation
     looks = _listed(list(itertools.accumulate(policy.blocks))[:-1])

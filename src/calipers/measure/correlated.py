@@ -44,7 +44,7 @@ from calipers.bracket import Bracket, Evidence, Kind, Side
 from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY, Domain, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.composed.product import Product
+from calipers.guarantee import ADJACENCIES, GuaranteeSubject
 from calipers.measure.bounds import Bounds, GaussianBound
 from calipers.measure.composed import Composition, PairAttack, PairProof
 from calipers.measure.guarantees import stated_measurement
@@ -53,8 +53,8 @@ from calipers.mechanisms.gaussian import NOISE, poisson_gaussian
 from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns, Sensitivity
 from calipers.mechanisms.tree_noise import TreeNoise
 from calipers.numerics.types import FloatArray
+from calipers.pld.composition.product import Product
 from calipers.reading import read_bounded
-from calipers.stated import ADJACENCIES, Stated
 
 TRIALS = Domain(1000, 10**8, integer=True)
 BINS = Domain(1, 4096, integer=True)
@@ -96,7 +96,7 @@ class CorrelatedNoise:
         return 2.0 if self.adjacency == "substitute" else 1.0
 
     @property
-    def stated(self) -> Stated:
+    def stated(self) -> GuaranteeSubject:
         """What reports say about it."""
         drawn = (
             self.patterns.words
@@ -118,7 +118,7 @@ class CorrelatedNoise:
             "sample_rate": self.sample_rate,
         }
         given = tuple((name, value) for name, value in keys.items() if value is not None)
-        return Stated(words, given, self.adjacency, "correlated")
+        return GuaranteeSubject(words, given, self.adjacency, "correlated")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -177,9 +177,9 @@ def _cyclic(run: CorrelatedNoise) -> Bounds:
     every, one = padded.max(axis=0), turns[int(np.argmax((padded**2).sum(axis=1)))]
     reason = f"A record is seen in {longest} separate blocks of rows, in each with probability {run.sample_rate:.12g}."
     same = len(every) == len(one) and np.array_equal(every, one) and len(set(every)) <= _MOST_KINDS
-    scene = f"{_ATTACK} Each block of rows shows exactly its pair."
+    description = f"{_ATTACK} Each block of rows shows exactly its pair."
     above = PairProof(_rounds(run, every, True), reason, "choquette2023:thm4")
-    return Bounds(above, PairAttack(_rounds(run, one, False), scene, "choquette2023:thm4"), closes=same)
+    return Bounds(above, PairAttack(_rounds(run, one, False), description, "choquette2023:thm4"), closes=same)
 
 
 def _rounds(run: CorrelatedNoise, norms: FloatArray, up: bool) -> Composition:
@@ -249,7 +249,7 @@ def matrix_of(array: object, steps: int | None = None, name: str = "matrix") -> 
 
 
 def correlated_of(keys: Mapping[str, object]) -> CorrelatedNoise:
-    """The run that the keys describe, or `InputError` for what means nothing beside a noise matrix."""
+    """The run that the keys describe, or `InputError` for what means nothing next to a noise matrix."""
     extra = [key for key in keys if key not in _KEYS]
     if extra:
         raise InputError(

@@ -17,23 +17,23 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope, best_guarantee
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError, UnsupportedError
-from calipers.kept import kept
-from calipers.laws.composed.one_sided import AttackValue, delta_above, delta_below, epsilon_above, epsilon_below
-from calipers.laws.composed.product import Product
-from calipers.laws.composed.renyi import renyi_above, renyi_below
-from calipers.laws.composed.sweep import directed_sweep
-from calipers.laws.divided.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
 from calipers.measure.bounds import Bound, Bounds, BoundValue
-from calipers.measure.composed import RECORD_WAYS, sum_rule
+from calipers.measure.composed import RECORD_ORIENTATIONS, sum_rule
 from calipers.measure.divisors import SIZE, check_divided, divisor_of
 from calipers.measure.neighbors import LineGradients, NeighborPair, divided_pairs, range_of_neighbors
+from calipers.memoize import memoize
+from calipers.pld.composition.one_sided import AttackValue, delta_above, delta_below, epsilon_above, epsilon_below
+from calipers.pld.composition.product import Product
+from calipers.pld.composition.renyi import renyi_above, renyi_below
+from calipers.pld.composition.sweep import directed_sweep
+from calipers.pld.division.length_tests import delta_shown, epsilon_by_moments, epsilon_shown
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import scheme_of
 
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
 _ROUGHLY = 0.03
-_LIKELY, _TOLD, _NO_RATE, _CLEARLY = 0.9, 20.0, 745.0, 1.2
+_LIKELY, _REVEALED, _NO_RATE, _CLEARLY = 0.9, 20.0, 745.0, 1.2
 """Where even this delta needs so large an epsilon next to nothing is hidden, or nothing at all: e^-745 is no float.
 Proofs are clearly worse by such a factor."""
 _NO_GUARANTEE = TradeoffCurve.from_profile([0.0], [1.0], side=Side.UPPER, symmetric=True)
@@ -53,7 +53,7 @@ _NOTHING_HIDDEN = (
 
 def divided(pairs: tuple[NeighborPair, ...]) -> tuple[CollinearProof, CollinearAttack]:
     """The proof and the attack, each the largest over the pairs."""
-    apart = tuple(pair for pair in pairs if pair.is_told_apart)
+    apart = tuple(pair for pair in pairs if pair.is_distinguished)
     return (MomentProof(pairs), LengthAttack(apart)) if apart else (CollinearProof(pairs), CollinearAttack(pairs))
 
 
@@ -110,7 +110,7 @@ class CollinearProof(Bound):
         }
         return self._least(found, lambda product, within: delta_above(product, epsilon, within), tolerance)
 
-    @kept
+    @memoize
     def _roughly(self, pair: NeighborPair, name: str, delta: float) -> float:
         """At least epsilon of one pair by one proof, on a coarse grid."""
         return epsilon_above(pair.proven(name), delta, _ROUGHLY)
@@ -127,7 +127,7 @@ class CollinearProof(Bound):
             worst = max(found, key=lambda pair: found[pair][0])
             value, name = found[worst]
             if worst in fine or tolerance >= _ROUGHLY:
-                return BoundValue(value, self._said(name, len(self._names) > 1))
+                return BoundValue(value, self._explained(name, len(self._names) > 1))
             fine.add(worst)
             found[worst] = min(value, above(worst.proven(name), tolerance)), name
 
@@ -155,9 +155,9 @@ class CollinearProof(Bound):
                 f"The Renyi divergence of order {order:g} is decided by batches of one record, whose noise alone tells "
                 "them apart in so many dimensions; ask for a smaller order, or for epsilon at delta."
             )
-        return BoundValue(value, self._said(proof, len(self._names) > 1))
+        return BoundValue(value, self._explained(proof, len(self._names) > 1))
 
-    @kept
+    @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantees of all pairs."""
         return Envelope(tuple(self._guarantee(pair, smallest_delta, tolerance) for pair in self.pairs))
@@ -166,13 +166,13 @@ class CollinearProof(Bound):
         """That of one pair: the best that its proofs give, or none where no float holds a rate below 1."""
         names = list(pair.proofs)
         best = min(names, key=lambda name: self._roughly(pair, name, _TYPICAL_DELTA))
-        told = self._roughly(pair, best, _TYPICAL_DELTA) > _TOLD
-        likely = min(self._roughly(pair, name, _LIKELY) for name in names) if told else 0.0
+        revealed = self._roughly(pair, best, _TYPICAL_DELTA) > _REVEALED
+        likely = min(self._roughly(pair, name, _LIKELY) for name in names) if revealed else 0.0
         if likely > _NO_RATE:
             spread = self._roughly(pair, best, 1.0 - _LIKELY) - likely  # two and a half deviations
             if likely - 3.0 * spread > _NO_RATE:
                 return _NO_GUARANTEE
-        if likely > _TOLD and len(names) > 1:
+        if likely > _REVEALED and len(names) > 1:
             names = self._promising(pair, best, smallest_delta)
         curves = [_swept(pair.proven(name), Side.UPPER, smallest_delta, tolerance) for name in names]
         return best_guarantee(curves)
@@ -191,9 +191,9 @@ class CollinearProof(Bound):
 
     def evidence(self) -> Evidence:
         """The proof that is tried first."""
-        return self._said(self._names[0], False)
+        return self._explained(self._names[0], False)
 
-    def _said(self, name: str, won: bool) -> Evidence:
+    def _explained(self, name: str, won: bool) -> Evidence:
         text = f"{_PROVES[name]} {_sizes(self.pairs)}"
         text += (
             " Composed over all steps by tilted FFT; truncation, aliasing and rounding are added to the upper bound."
@@ -227,7 +227,7 @@ class CollinearAttack(Bound):
             tolerance,
         )
 
-    @kept
+    @memoize
     def _roughly(self, attack: LineGradients, delta: float) -> AttackValue:
         """At most epsilon by one attack, on a coarse grid."""
         return epsilon_below(self._product(attack), delta, None)
@@ -261,18 +261,18 @@ class CollinearAttack(Bound):
             shown = max(below(self._product(attack), tolerance), shown, key=lambda item: item.value)
         found = BoundValue(shown.value, self._test(attack, shown))
         for other in self.pairs:
-            value, way = by_length(other)
+            value, reversed_test = by_length(other)
             if value > found.value:
-                found = BoundValue(value, _length_test(other, way))
+                found = BoundValue(value, _length_test(other, reversed_test))
         return found
 
     def renyi(self, order: float) -> BoundValue:
-        """What the laws of the best attack show."""
+        """What the PLDs of the best attack show."""
         shown = {attack: renyi_below(self._product(attack).factors, order) for attack in self._attacked.attacks}
         best = max(shown, key=lambda attack: shown[attack])
         return BoundValue(shown[best], self._test(best, AttackValue(shown[best])))
 
-    @kept
+    @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The tests of the attack that shows most at a typical delta."""
         best = max(self._attacked.attacks, key=lambda attack: self._roughly(attack, _TYPICAL_DELTA).value)
@@ -289,7 +289,7 @@ class CollinearAttack(Bound):
         text = (
             "The differing record's clipped gradient is w e, e a unit vector, all others are v e with the best of a "
             f"few v and w{best}; the coordinate along e and the length of the rest are observed. The test: "
-            f"{sum_rule(shown.threshold, RECORD_WAYS[shown.reversed])}."
+            f"{sum_rule(shown.threshold, RECORD_ORIENTATIONS[shown.reversed])}."
         )
         return Evidence.of(Kind.TEST, "calipers:collinear-attack", text)
 
@@ -322,13 +322,13 @@ class LengthAttack(CollinearAttack):
 
     def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
         """Of a test of the length."""
-        value, way = epsilon_shown(self.pairs[0].length_tests(delta), delta)
-        return BoundValue(value, _length_test(self.pairs[0], way))
+        value, reversed_test = epsilon_shown(self.pairs[0].length_tests(delta), delta)
+        return BoundValue(value, _length_test(self.pairs[0], reversed_test))
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """Of a test of the length."""
-        value, way = delta_shown(self.pairs[0].length_tests(1e-3), epsilon)
-        return BoundValue(value, _length_test(self.pairs[0], way))
+        value, reversed_test = delta_shown(self.pairs[0].length_tests(1e-3), epsilon)
+        return BoundValue(value, _length_test(self.pairs[0], reversed_test))
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """One test whose errors no float can hold, rounded up."""
@@ -361,5 +361,5 @@ def _length_test(pair: NeighborPair | None, backward: bool) -> Evidence:
         Kind.TEST,
         "calipers:noise-length",
         f"Everybody's gradient is zero, the record's too{where}: the length of the noise over all coordinates and "
-        f"rounds is compared with a threshold ({RECORD_WAYS[backward]}); both error rates in closed form.",
+        f"rounds is compared with a threshold ({RECORD_ORIENTATIONS[backward]}); both error rates in closed form.",
     )

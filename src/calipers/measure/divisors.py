@@ -141,10 +141,10 @@ def check_divided(run: Run) -> None:
 def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None) -> list[str]:
     """What a reader must know about the divisors of the phases."""
     if sizes is not None:
-        said = (
+        explanation = (
             f"The dataset size is known to lie between {sizes[0]} and {sizes[1]}: every number is about the worst of "
         )
-        return [f"{said}these sizes, its neighbors included. The divisor depends on the data. {REMEDY}"]
+        return [f"{explanation}these sizes, its neighbors included. The divisor depends on the data. {REMEDY}"]
     derived = [run for run in phases if run.batch_size is not None and run.adjacency == "add-remove"]
     notes = [note for run in derived for note in scheme_of(run).derived(run)]  # where the rate comes from
     for run in phases:

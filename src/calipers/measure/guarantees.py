@@ -27,8 +27,7 @@ from calipers.curves.rdp_curve import adp_tradeoff
 from calipers.curves.renyi import epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.composed.product import Product
-from calipers.laws.core.source import LawSource
+from calipers.guarantee import Guarantee, GuaranteeSubject
 from calipers.measure.bounds import Bounds, BoundValue, KnownCurve, TradeoffBound, gaussians, one_gaussian
 from calipers.measure.composed import Composition, composition
 from calipers.measure.measurement import Claim, Measurement
@@ -37,9 +36,10 @@ from calipers.mechanisms.composition import compose
 from calipers.mechanisms.concentrated import Concentrated, attained_curve, guarantee_curve
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.decimals import setting
-from calipers.stated import Guarantee, Stated
+from calipers.pld.composition.product import Product
+from calipers.pld.core.source import TwoSidedPair
 
-Mechanism = LawSource | Product | Guarantee
+Mechanism = TwoSidedPair | Product | Guarantee
 _WRITTEN = 4
 _ITS_OWN_CLAIM = (
     "This is a statement about a mechanism, not a run: the claim in the report is its own upper bound, and nothing "
@@ -89,15 +89,15 @@ class StatedPair(KnownCurve):
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At the stated delta exactly the stated epsilon; below it none."""
         if delta < self.stated_delta:
-            return BoundValue(math.inf, self.said)
+            return BoundValue(math.inf, self.explanation)
         if delta == self.stated_delta:
-            return BoundValue(self.stated_epsilon, self.said)
-        return BoundValue(min(super().epsilon(delta, tolerance).value, self.stated_epsilon), self.said)
+            return BoundValue(self.stated_epsilon, self.explanation)
+        return BoundValue(min(super().epsilon(delta, tolerance).value, self.stated_epsilon), self.explanation)
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """From the stated epsilon on exactly the stated delta."""
         if epsilon >= self.stated_epsilon:
-            return BoundValue(self.stated_delta, self.said)
+            return BoundValue(self.stated_delta, self.explanation)
         return super().delta(epsilon, tolerance)
 
     def renyi(self, order: float) -> BoundValue:
@@ -198,8 +198,8 @@ def no_release() -> Bounds:
     nothing = Evidence.of(Kind.THEOREM, "dong2022:cor2.13", "Nothing was released that could tell two datasets apart.")
     guess = Evidence.of(Kind.TEST, "dong2022:cor2.13", "Nothing was released: guessing is all that is left.")
     above, below = (
-        StatedPair(TradeoffCurve.perfect_privacy(side), said, 0.0, 0.0)
-        for side, said in ((Side.UPPER, nothing), (Side.LOWER, guess))
+        StatedPair(TradeoffCurve.perfect_privacy(side), explanation, 0.0, 0.0)
+        for side, explanation in ((Side.UPPER, nothing), (Side.LOWER, guess))
     )
     return Bounds(above, below, closes=True)
 
@@ -211,11 +211,11 @@ def measure_mechanism(value: object, tolerance: float) -> Measurement:
         return stated_measurement(value.stated, found, tolerance, _notes_of(value))
     product = _composed(value)
     words = written(product)
-    stated = Stated(f"What is released: {words}", (("releases", words),), "its own")
+    stated = GuaranteeSubject(f"What is released: {words}", (("releases", words),), "its own")
     return stated_measurement(stated, evaluation_of(product), tolerance, about(product))
 
 
-def _pair_of(guarantee: Guarantee) -> LawSource:
+def _pair_of(guarantee: Guarantee) -> TwoSidedPair:
     """What composes as a mechanism with the guarantee does."""
     if guarantee.mu is not None:
         return gaussian(guarantee.mu)
@@ -230,21 +230,23 @@ def written(product: Product) -> str:
     return "; ".join(words) if more <= 0 else "; ".join([*words[:_WRITTEN], f"and {more} more"])
 
 
-def stated_measurement(stated: Stated, found: Bounds, tolerance: float, notes: tuple[str, ...]) -> Measurement:
+def stated_measurement(
+    stated: GuaranteeSubject, found: Bounds, tolerance: float, notes: tuple[str, ...]
+) -> Measurement:
     """A measurement of what is stated, whose claim is its own upper bound."""
-    claim = Claim(found.above, tolerance)
+    claim = Claim(found.upper, tolerance)
     return Measurement((), found, claim, tolerance, (*notes, _ITS_OWN_CLAIM), stated=stated)
 
 
 def _composed(value: object) -> Product:
     if isinstance(value, Product):
         return value
-    if isinstance(value, LawSource):
+    if isinstance(value, TwoSidedPair):
         return compose(value)
     if not isinstance(value, Sequence):
         raise InputError(f"Expected a Run, a mechanism, or several in a list, got {type(value).__name__}.")
     for position, part in enumerate(value, start=1):
-        if not isinstance(part, Product | LawSource | tuple):
+        if not isinstance(part, Product | TwoSidedPair | tuple):
             raise InputError(
                 f"Expected mechanism {position} to be one of calipers.mechanisms or (mechanism, count), got "
                 f"{type(part).__name__}; runs and mechanisms are measured one by one, and a guarantee composes as "
@@ -270,13 +272,13 @@ def evaluation_of(product: Product) -> Bounds:
     steps = sum(count for _, count in product.factors)
     reason = f"The composition is dominated by the product of its {steps} pair{'s' if steps > 1 else ''}."
     if steps == 1:
-        lone = factors[0][0]
-        if lone.stated is not None:
-            return stated_pair(*lone.stated)
-        if lone.alone is not None:
-            pair, attack = lone.alone
-            said = f"{attack} Every point is attained, each by its own scores."
-            return composition(Composition(Product([(pair, 1)])), reason, "zhu2022:thm10", said)
+        single = factors[0][0]
+        if single.stated is not None:
+            return stated_pair(*single.stated)
+        if single.alone is not None:
+            pair, attack = single.alone
+            explanation = f"{attack} Every point is attained, each by its own scores."
+            return composition(Composition(Product([(pair, 1)])), reason, "zhu2022:thm10", explanation)
     attack = _ATTACK if all(source.exact for source, _ in product.factors) else f"{_ATTACK} {SOME}"
     return composition(Composition(product), reason, "zhu2022:thm10", attack)
 

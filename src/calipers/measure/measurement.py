@@ -30,14 +30,14 @@ from calipers.citations import implements, statement
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
+from calipers.display import PrintedDisplay
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, RESOLVED
 from calipers.errors import InputError, UnsupportedError
-from calipers.kept import kept
+from calipers.guarantee import GuaranteeSubject
 from calipers.measure.bounds import Bound, Bounds, BoundValue, depth_for
+from calipers.memoize import memoize
 from calipers.numerics.decimals import setting
 from calipers.run import Run
-from calipers.shown import Printed
-from calipers.stated import Stated
 
 DEFAULT_DELTA0 = 1e-10
 _DEEPEST, _TINY = 1e-12, 1e-290
@@ -82,7 +82,7 @@ class Claim:
 
 
 @dataclass
-class Measurement(Printed):
+class Measurement(PrintedDisplay):
     """Certified brackets of one run (or of several phases on the same data).
 
     With `dataset_sizes` they are about the worst dataset size of that range. Where something else than a run was
@@ -96,7 +96,7 @@ class Measurement(Printed):
     conditions: tuple[str, ...] = field(default=(), repr=False)
     _missed: list[str] = field(default_factory=list, repr=False)
     dataset_sizes: tuple[int, int] | None = None
-    stated: Stated | None = None
+    stated: GuaranteeSubject | None = None
     others_zero: bool = field(default=False, repr=False)
     """Whether the attack is one on a single record while all other gradients are zero."""
     _answers: dict[tuple[Any, ...], tuple[BoundValue, BoundValue]] = field(default_factory=dict, repr=False)
@@ -122,7 +122,7 @@ class Measurement(Printed):
         """What both bounds answer, the attack first; asked once."""
         key, both = (quantity, *at), self.evaluation
         if key not in self._answers:
-            self._answers[key] = getattr(both.below, quantity)(*at), getattr(both.above, quantity)(*at)
+            self._answers[key] = getattr(both.lower, quantity)(*at), getattr(both.upper, quantity)(*at)
         return self._answers[key]
 
     def _bracket(self, lower: float, upper: float) -> Bracket:
@@ -177,7 +177,7 @@ class Measurement(Printed):
         if not narrow and self.evaluation.closes and all(bound.curves_add for bound in self._both):
             lower, upper = (read(bound.curve(depth, self.tolerance)) for bound in self._both)
             if lower > below.value:
-                below = BoundValue(lower, self.evaluation.below.evidence())
+                below = BoundValue(lower, self.evaluation.lower.evidence())
             above = BoundValue(min(above.value, upper), above.evidence)
         bracket = _bracket_of(below, above)
         if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
@@ -186,7 +186,7 @@ class Measurement(Printed):
 
     @property
     def _both(self) -> tuple[Bound, Bound]:
-        return self.evaluation.below, self.evaluation.above
+        return self.evaluation.lower, self.evaluation.upper
 
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
         """The symmetric convex trade-off curve that epsilon, delta and mu are about, from one side.
@@ -196,17 +196,17 @@ class Measurement(Printed):
         """
         return self._curve(side, self._depth(smallest_delta))
 
-    @kept
+    @memoize
     def _curve(self, side: Side, depth: float) -> TradeoffCurve:
-        return self.evaluation.jaw(side).curve(depth, self.tolerance)
+        return self.evaluation.bound(side).curve(depth, self.tolerance)
 
     def envelope(self, side: Side, smallest_delta: float = _DEEPEST) -> Envelope:
         """What attacks in either order do at each false positive rate: UPPER proven, LOWER attained."""
         return self._envelope(side, self._depth(smallest_delta))
 
-    @kept
+    @memoize
     def _envelope(self, side: Side, depth: float) -> Envelope:
-        return self.evaluation.jaw(side).envelope(depth, self.tolerance)
+        return self.evaluation.bound(side).envelope(depth, self.tolerance)
 
     @staticmethod
     def _depth(smallest_delta: float) -> float:
@@ -302,7 +302,7 @@ class Measurement(Printed):
             lower, game = _two_values(attack, baseline), _TWO
         return Bracket(max(lower, baseline), max(upper, baseline), _with(below, game), _with(above, _PROVEN))
 
-    @kept
+    @memoize
     @implements("gomez2025:eq21", "gomez2025:eq24")
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
         """mu up to delta0 with its regret.
@@ -318,7 +318,7 @@ class Measurement(Printed):
             InputError: `delta0` is outside its domain.
         """
         delta0 = RESOLVED.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
-        lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
+        lower, upper = (bound.mu(delta0, self.tolerance) for bound in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
         overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
         return Gdp(self._bracket(lower, upper), delta0, overstated)
@@ -339,7 +339,7 @@ class Measurement(Printed):
 
     def explain(self) -> tuple[Evidence, Evidence]:
         """(lower, upper): how each bound was chosen."""
-        return self.evaluation.below.evidence(), self.evaluation.above.evidence()
+        return self.evaluation.lower.evidence(), self.evaluation.upper.evidence()
 
 
 def _two_values(attack: Envelope, baseline: float) -> float:
@@ -350,7 +350,7 @@ def _two_values(attack: Envelope, baseline: float) -> float:
     return float(np.nextafter(1.0 - error, 0.0))
 
 
-def _with(evidence: Evidence, said: str) -> Evidence:
+def _with(evidence: Evidence, explanation: str) -> Evidence:
     """The evidence of the curve, with what is concluded from it."""
     source = f"{evidence.source}; {statement('calipers:success')}"
-    return Evidence(evidence.kind, f"{evidence.statement} {said}", source, evidence.confidence)
+    return Evidence(evidence.kind, f"{evidence.statement} {explanation}", source, evidence.confidence)

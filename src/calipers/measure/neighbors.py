@@ -22,22 +22,22 @@ import math
 from dataclasses import dataclass
 
 from calipers.errors import UnsupportedError
-from calipers.laws.composed.product import Product
-from calipers.laws.core.source import LawSource
-from calipers.laws.divided.collinear import best_direction
-from calipers.laws.divided.moving_rate import MovingRatePair
-from calipers.laws.divided.pairs import DividedPair, RealizedPair, ScaleFactor
-from calipers.laws.divided.told_apart import (
+from calipers.measure.divisors import check_divided, check_moving_rate, divisor_of, is_divided, moves, rate_moves
+from calipers.numerics.binomial import binomial_window
+from calipers.pld.composition.product import Product
+from calipers.pld.core.source import TwoSidedPair
+from calipers.pld.division.collinear import best_direction
+from calipers.pld.division.length_tests import (
     BEYOND_DOUBT,
     LengthTest,
     Rounds,
     deviations,
     full_batch_tests,
+    revealed_round,
     scale_tests,
-    told_round,
 )
-from calipers.measure.divisors import check_divided, check_moving_rate, divisor_of, is_divided, moves, rate_moves
-from calipers.numerics.binomial import binomial_window
+from calipers.pld.division.moving_rate import MovingRatePair
+from calipers.pld.division.pairs import DividedPair, RealizedPair, ScaleFactor
 from calipers.run import Run
 from calipers.samplers import scheme_of
 
@@ -132,12 +132,12 @@ class NeighborPair:
     def product(self, proof: str, attack: LineGradients) -> Product:
         """The composition of all phases: the upper side by this proof, the lower by this attack."""
         direction, record = attack
-        counts: dict[LawSource, int] = {}
+        counts: dict[TwoSidedPair, int] = {}
         degrees: dict[int, int] = {}
         for run in self.phases:
             kind, divisor, steps = self._kind(run), self._divisor(run), run.total_steps
             sigma, rate, dimension = run.noise_multiplier, run.rate, run.dimension or 1
-            pair: LawSource | None
+            pair: TwoSidedPair | None
             if kind == "plain":
                 pair = scheme_of(run).analyze(run).attack.source.both
                 assert pair is not None  # Poisson steps are proven and attained
@@ -172,7 +172,7 @@ class NeighborPair:
         return found
 
     @functools.cached_property
-    def is_told_apart(self) -> bool:
+    def is_distinguished(self) -> bool:
         """Whether the length of the noise alone leaves no doubt which dataset was used."""
         fixed = [run for run in self.phases if self._kind(run) == "fixed"]
         return any(
@@ -197,7 +197,7 @@ class NeighborPair:
                 found.append(Rounds(steps, 1, 1.0 / sigma, probability=run.rate))
             else:
                 largest = self.size if self.upto is None else self.upto
-                found.append(told_round(sigma, self.size, largest, divisor, dimension, steps))
+                found.append(revealed_round(sigma, self.size, largest, divisor, dimension, steps))
         return found
 
 

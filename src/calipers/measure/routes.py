@@ -18,29 +18,36 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 from calipers.bracket import Side
 from calipers.domains import TOLERANCE
 from calipers.errors import CalipersError, InputError, UnsupportedError
-from calipers.laws.composed.product import Product
-from calipers.laws.composed.proof_product import ProofProduct
-from calipers.laws.composed.shuffle_product import AttackProduct
-from calipers.laws.core.drawn_shift import Shifts
-from calipers.laws.core.source import AnySource, LawSource
-from calipers.measure.bounds import Bound, Bounds, CoveredNeighbors, Greatest, gaussians, greatest, least, worst
-from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawProof, PairAttack, composition
+from calipers.guarantee import Guarantee
+from calipers.measure.bounds import Bound, Bounds, CoveredNeighbors, MaximumBound, gaussians, maximum, minimum, worst
+from calipers.measure.composed import (
+    RECORD_ORIENTATIONS,
+    ComposedAttack,
+    ComposedProof,
+    Composition,
+    PairAttack,
+    composition,
+)
 from calipers.measure.divisors import divisor_notes, is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
-from calipers.measure.units import DealtProof, GroupedProof, OneOfUnit, ToldProof
+from calipers.measure.units import GroupedProof, OneOfUnit, RevealedAllocationProof, RevealedCountsProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.product import Product
+from calipers.pld.composition.proof_product import ProofProduct
+from calipers.pld.core.drawn_shift import Shifts
+from calipers.pld.core.source import AnyPair, TwoSidedPair
 from calipers.run import DATA_DEPENDENT, Run, as_phases
 from calipers.samplers import ASSUMED, scheme_of
-from calipers.samplers.analysis import Analysis, Attack, Kind, Participations, Proof
+from calipers.samplers.analysis import Analysis, Attack, CompositionFactor, Kind, Proof
 from calipers.scope import FIXED
-from calipers.stated import Guarantee
 
 if TYPE_CHECKING:
     from calipers.measure.guarantees import Mechanism
 
-_WAYS = {
+_ORIENTATIONS = {
     True: ("the original against its replacement", "the replacement against the original"),
-    False: RECORD_WAYS,
+    False: RECORD_ORIENTATIONS,
 }
 Part = TypeVar("Part")
 _CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}
@@ -64,8 +71,8 @@ def measure(
 
     Args:
         run: One run, or a sequence of phases on the same data; a mechanism, a `Guarantee`, or a sequence of mechanisms
-            that are composed; or anything that brings its own measurement (`Selection`, `CorrelatedNoise`, `Beside`,
-            adaptive runs).
+            that are composed; or anything that brings its own measurement (`Selection`, `CorrelatedNoise`,
+            `JointRelease`, adaptive runs).
         tolerance: The relative width aimed for: upper - lower <= tolerance * upper for epsilon.
         dataset_sizes: (low, high), where the divisor moves with the dataset size, which is known only to lie in this
             range: every number is then about the worst of these sizes.
@@ -94,7 +101,7 @@ def measure(
         scheme_of(phase).noise_range(phase).check("noise_multiplier", phase.noise_multiplier, remedy)
     found = _evaluation(phases) if dataset_sizes is None else _sized(phases, dataset_sizes)
     # Where the very steps that are claimed were executed, both are computed once.
-    claim = Claim(_claimed(phases).sharing(found.above), tolerance)
+    claim = Claim(_claimed(phases).sharing(found.upper), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes), *found.notes)
     alone = dataset_sizes is None and all(map(others_are_zero, phases))
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes, others_zero=alone)
@@ -124,7 +131,7 @@ def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None
 
 def _released(part: object) -> bool:
     """A mechanism, or one with its count."""
-    return isinstance(part[0] if isinstance(part, tuple) and part else part, Product | Guarantee | LawSource)
+    return isinstance(part[0] if isinstance(part, tuple) and part else part, Product | Guarantee | TwoSidedPair)
 
 
 def _evaluation(phases: tuple[Run, ...]) -> Bounds:
@@ -139,14 +146,14 @@ def _evaluation(phases: tuple[Run, ...]) -> Bounds:
 
         return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
-        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(phases)).below.alone
+        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(phases)).lower.alone
         chained = tuple(_one_record(run, scheme_of(run).sizes_of_units(run), 1) for run in phases)
-        attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).above, records, unit)
-        above = least([*_revealed(phases), chain])
+        attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).upper, records, unit)
+        above = minimum([*_revealed(phases), chain])
         together = [equal for run in phases if (equal := scheme_of(run).unit_attack(run)) is not None]
         if len(together) < len(phases):
             return Bounds(above, attack)
-        return Bounds(above, greatest([attack, _shown(together, phases[0].adjacency == "substitute")]))
+        return Bounds(above, maximum([attack, _shown(together, phases[0].adjacency == "substitute")]))
     return evaluated([scheme_of(run).analyze(run) for run in phases], phases[0].adjacency == "substitute")
 
 
@@ -157,17 +164,17 @@ def _sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
 
 
 def _revealed(phases: tuple[Run, ...]) -> list[Bound]:
-    """What is proven of units where whoever looks is told which batches their records are in."""
-    dealt = [found for run in phases if (found := scheme_of(run).dealt(run)) is not None]
-    if len(dealt) < len(phases):
+    """What is proven of units where whoever looks is revealed which batches their records are in."""
+    allocated = [found for run in phases if (found := scheme_of(run).revealed_allocation(run)) is not None]
+    if len(allocated) < len(phases):
         return []
     reason = (
         f"Which batches the records of the {phases[0].unit_name} are in is revealed; at worst they fill whole batches, "
         "and all batches together are one Gaussian release."
     )
     return [
-        gaussians([(unit.full * unit.shift, times) for unit, times in dealt], reason).above,
-        DealtProof(tuple(dealt)),
+        gaussians([(unit.full * unit.shift, times) for unit, times in allocated], reason).upper,
+        RevealedAllocationProof(tuple(allocated)),
     ]
 
 
@@ -221,7 +228,7 @@ def _claimed(phases: tuple[Run, ...]) -> Bound:
         Run(sampler=ASSUMED, sample_rate=run.mean_rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
         for run in phases
     )
-    return _evaluation(assumed).above
+    return _evaluation(assumed).upper
 
 
 def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
@@ -238,36 +245,36 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def evaluated(exposures: Sequence[Analysis], replaced: bool) -> Bounds:
+def evaluated(analyses: Sequence[Analysis], replaced: bool) -> Bounds:
     """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
-    if not exposures:
+    if not analyses:
         from calipers.measure.guarantees import no_release
 
         return no_release()
-    neighbors = _alternatives([(e, *e.neighbors) for e in exposures])
+    neighbors = _alternatives([(e, *e.neighbors) for e in analyses])
     show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
     found = worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
-    covering = [e.covering for e in exposures if e.covering is not None]
-    if isinstance(found.above, Greatest) and len(covering) == len(exposures):
-        one = _proven(covering, [e.attack for e in exposures], replaced)
-        return replace(found, above=CoveredNeighbors(found.above.parts, one))
+    covering = [e.covering for e in analyses if e.covering is not None]
+    if isinstance(found.upper, MaximumBound) and len(covering) == len(analyses):
+        one = _proven(covering, [e.attack for e in analyses], replaced)
+        return replace(found, upper=CoveredNeighbors(found.upper.parts, one))
     return found
 
 
-def _one_neighbor(exposures: Sequence[Analysis], replaced: bool, show: Callable[..., Bound]) -> Bounds:
-    attacks = [exposure.attack for exposure in exposures]
-    tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
-    told = _told([exposure.proofs[0] for exposure in exposures])
-    if told is not None and told.loud:  # hiding how many take part hides nothing
-        return Bounds(told, greatest([show(tuple(one), loud=True) for one in tried]))
-    if all(exposure.closes for exposure in exposures):
-        proofs = [exposure.proofs[0] for exposure in exposures]
+def _one_neighbor(analyses: Sequence[Analysis], replaced: bool, show: Callable[..., Bound]) -> Bounds:
+    attacks = [analysis.attack for analysis in analyses]
+    tried = _alternatives([(analysis.attack, *analysis.attacks) for analysis in analyses])
+    revealed = _revealed_bound([analysis.proofs[0] for analysis in analyses])
+    if revealed is not None and revealed.low_noise:  # hiding how many take part hides nothing
+        return Bounds(revealed, maximum([show(tuple(one), low_noise=True) for one in tried]))
+    if all(analysis.closes for analysis in analyses):
+        proofs = [analysis.proofs[0] for analysis in analyses]
         pairs = _pairs(factors_of(proofs))
         assert pairs is not None  # what is proven and attained has both sides
         return _attained(proofs, pairs, attacks, replaced)
-    competing = _alternatives([exposure.proofs for exposure in exposures])
-    above = least([_proven(proofs, attacks, replaced) for proofs in competing])
-    return Bounds(above, greatest([show(tuple(one)) for one in tried]))
+    competing = _alternatives([analysis.proofs for analysis in analyses])
+    above = minimum([_proven(proofs, attacks, replaced) for proofs in competing])
+    return Bounds(above, maximum([show(tuple(one)) for one in tried]))
 
 
 def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
@@ -276,16 +283,16 @@ def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
     return [[choices[min(place, len(choices) - 1)] for choices in phases] for place in range(most)]
 
 
-def factors_of(parts: Sequence[Participations[Kind]]) -> list[tuple[Kind, int]]:
+def factors_of(parts: Sequence[CompositionFactor[Kind]]) -> list[tuple[Kind, int]]:
     """The sources of all phases with the number of participations, equal ones together."""
     counts: dict[Kind, int] = {}
     for part in parts:
-        for source, count in ((part.source, part.count), *part.beside):
+        for source, count in ((part.source, part.count), *part.additional):
             counts[source] = counts.get(source, 0) + count
     return list(counts.items())
 
 
-def _pairs(factors: Sequence[tuple[AnySource, int]]) -> list[tuple[LawSource, int]] | None:
+def _pairs(factors: Sequence[tuple[AnyPair, int]]) -> list[tuple[TwoSidedPair, int]] | None:
     """The same factors, where every one of them is proof and attack in one."""
     found = [(source.both, count) for source, count in factors]
     kept = [(both, count) for both, count in found if both is not None]
@@ -303,18 +310,18 @@ def _statement(proofs: Sequence[Proof]) -> str:
 
 
 def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Bound:
-    """The composition of one proof per phase, beside what is proven where all phases tell their lengths."""
-    found, told = _hiding(proofs, attacks, replaced), _told(proofs)
-    return found if told is None else least([told, found])
+    """The composition of one proof per phase, next to what is proven where all phases tell their lengths."""
+    found, revealed = _hiding(proofs, attacks, replaced), _revealed_bound(proofs)
+    return found if revealed is None else minimum([revealed, found])
 
 
-def _told(proofs: Sequence[Proof]) -> ToldProof | None:
+def _revealed_bound(proofs: Sequence[Proof]) -> RevealedCountsProof | None:
     """What is proven where all phases tell their lengths, and some of them draw these."""
     known = [Shifts.of([proof.shift], [1.0]) if proof.shift is not None else proof.lengths for proof in proofs]
-    told = [(lengths, proof.count) for lengths, proof in zip(known, proofs, strict=True) if lengths is not None]
-    if len(told) < len(proofs) or all(proof.lengths is None for proof in proofs):
+    revealed = [(lengths, proof.count) for lengths, proof in zip(known, proofs, strict=True) if lengths is not None]
+    if len(revealed) < len(proofs) or all(proof.lengths is None for proof in proofs):
         return None
-    return ToldProof(tuple(told))
+    return RevealedCountsProof(tuple(revealed))
 
 
 def _hiding(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Bound:
@@ -322,19 +329,19 @@ def _hiding(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
-        return _attained(proofs, pairs, attacks, replaced, (Side.UPPER,)).above
+        return _attained(proofs, pairs, attacks, replaced, (Side.UPPER,)).upper
     reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
-    lone = factors[0][0].lone_proof if _counted(factors) == 1 else None
-    return LawProof(ProofProduct(factors), reason, _statement(proofs), lone)
+    single = factors[0][0].single_proof if _counted(factors) == 1 else None
+    return ComposedProof(ProofProduct(factors), reason, _statement(proofs), single)
 
 
-def _counted(factors: Sequence[tuple[AnySource, int]]) -> int:
+def _counted(factors: Sequence[tuple[AnyPair, int]]) -> int:
     return sum(number for _, number in factors)
 
 
 def _attained(
     proofs: Sequence[Proof],
-    pairs: Sequence[tuple[LawSource, int]],
+    pairs: Sequence[tuple[TwoSidedPair, int]],
     attacks: Sequence[Attack],
     replaced: bool,
     sides: tuple[Side, ...] = tuple(Side),
@@ -349,30 +356,34 @@ def _attained(
     reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}: a product of {count} pairs."
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
-    scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    lone = pairs[0][0].lone_pair if count == 1 else None
-    composed = Composition(Product(pairs), any(proof.published for proof in proofs), sides, lone)
-    return composition(composed, reason, _statement(hidden), scene, _WAYS[replaced])
+    description = _descriptions(
+        [attack.description for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None]
+    )
+    single = pairs[0][0].single_pair if count == 1 else None
+    composed = Composition(Product(pairs), any(proof.published for proof in proofs), sides, single)
+    return composition(composed, reason, _statement(hidden), description, _ORIENTATIONS[replaced])
 
 
-def _shown(attacks: Sequence[Attack], replaced: bool, loud: bool = False) -> Bound:
+def _shown(attacks: Sequence[Attack], replaced: bool, low_noise: bool = False) -> Bound:
     """The composition of the attacks on all phases."""
-    factors, scene = factors_of(attacks), _scenes([attack.scene for attack in attacks])
-    pairs = None if loud or any(attack.one_sided for attack in attacks) else _pairs(factors)
+    factors, description = factors_of(attacks), _descriptions([attack.description for attack in attacks])
+    pairs = None if low_noise or any(attack.one_sided for attack in attacks) else _pairs(factors)
     if pairs is not None:
-        alone = pairs[0][0].lone_pair if _counted(pairs) == 1 else None
-        composed = Composition(Product(pairs), sides=(Side.LOWER,), lone=alone)
-        return PairAttack(composed, scene, attacks[-1].statement, _WAYS[replaced])
+        alone = pairs[0][0].single_pair if _counted(pairs) == 1 else None
+        composed = Composition(Product(pairs), sides=(Side.LOWER,), single=alone)
+        return PairAttack(composed, description, attacks[-1].statement, _ORIENTATIONS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
-    lone = factors[0][0].lone_attack if _counted(factors) == 1 else None
-    if loud and not any(attack.one_sided for attack in attacks):
-        scene = f"{scene} The score of a step is its log ratio."
-    return LawAttack(AttackProduct(factors, loud), scene, _CLAIMS[replaced], attacks[-1].statement, lone, rival)
+    single = factors[0][0].single_attack if _counted(factors) == 1 else None
+    if low_noise and not any(attack.one_sided for attack in attacks):
+        description = f"{description} The score of a step is its log ratio."
+    return ComposedAttack(
+        AttackProduct(factors, low_noise), description, _CLAIMS[replaced], attacks[-1].statement, single, rival
+    )
 
 
-def _scenes(scenes: Sequence[str]) -> str:
+def _descriptions(descriptions: Sequence[str]) -> str:
     """What everybody's gradients are: once where all phases are alike."""
-    if len(set(scenes)) == 1:
-        return scenes[0]
-    told = " ".join(f"In phase {number}: {scene}" for number, scene in enumerate(scenes, start=1))
-    return f"{told} Where no score is named, it is the log likelihood ratio of what is shown."
+    if len(set(descriptions)) == 1:
+        return descriptions[0]
+    revealed = " ".join(f"In phase {number}: {description}" for number, description in enumerate(descriptions, start=1))
+    return f"{revealed} Where no score is named, it is the log likelihood ratio of what is shown."

@@ -18,7 +18,7 @@ from calipers.curves.envelope import profile_nodes
 from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.mechanisms.selection import Trials
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.types import FloatArray
 
 _PLACES = np.geomspace(1e-6, 40.0, 36)
@@ -27,7 +27,7 @@ _CLOSER = np.linspace(0.0, 1.0, 8)[1:-1]
 _BISECTIONS, _PRECISE = 60, 1e-6
 _ORDERS = np.concatenate((np.geomspace(1.01, 2.0, 12), np.geomspace(2.2, 40.0, 14)))
 """Of moments that say something about large deltas."""
-_CHARGED = 1.0 + 1e-11
+_ERROR_TERM = 1.0 + 1e-11
 _LARGE = 1e-3
 """Where delta is larger, one curve for all epsilons and both orders says more than what is found at one epsilon."""
 _NODES, _FEWEST, _TERMS, _KNOTS = 400, 80, 1_000_000, 7
@@ -56,13 +56,13 @@ class SelectedProfile:
         def above(at: float) -> bool:
             return shift(profile(at), 0.0, total) > shift(0.0, at, total)
 
-        low, high = halved(low, high, above, 0 if self.trials.poisson else _BISECTIONS, share=1e-3)
+        low, high = bisect(low, high, above, 0 if self.trials.poisson else _BISECTIONS, share=1e-3)
         return min(shift(profile(at), at, total) for at in (low, high))
 
     @functools.cached_property
     def distance(self) -> float:
         """The total variation distance, trials coupled one by one."""
-        return min(1.0, float(self.trials.missed(np.array([float(self.one.delta(0.0))]))[0]) * _CHARGED)
+        return min(1.0, float(self.trials.missed(np.array([float(self.one.delta(0.0))]))[0]) * _ERROR_TERM)
 
     @functools.cached_property
     def _atoms(self) -> tuple[FloatArray, FloatArray]:
@@ -77,7 +77,7 @@ class SelectedProfile:
 
     def _mean(self, at: float, delta_at: float, epsilon: float) -> float:
         masses, log_ratio = self._atoms
-        return self.trials.mean * float(masses @ self.trials.spread(log_ratio, at, delta_at, epsilon)) * _CHARGED
+        return self.trials.mean * float(masses @ self.trials.spread(log_ratio, at, delta_at, epsilon)) * _ERROR_TERM
 
     def _place(self, epsilon: float, rounds: int = 2) -> tuple[float, float]:
         """About the best a, and its D(a)."""
@@ -121,7 +121,7 @@ class SelectedProfile:
         def fails(epsilon: float) -> bool:
             return not self._mean(at, delta_at, epsilon) <= delta
 
-        return high if fails(high) else halved(0.0, high, fails, _BISECTIONS, share=1e-7)[1]
+        return high if fails(high) else bisect(0.0, high, fails, _BISECTIONS, share=1e-7)[1]
 
     @functools.cached_property
     def curve(self) -> TradeoffCurve:

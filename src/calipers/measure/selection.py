@@ -21,7 +21,7 @@ from calipers.curves.points import Points
 from calipers.curves.renyi import delta_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError
-from calipers.kept import kept
+from calipers.guarantee import Guarantee, GuaranteeSubject
 from calipers.measure.bounds import Bound, Bounds, BoundValue, TradeoffBound
 from calipers.measure.guarantees import described, stated_measurement
 from calipers.measure.measurement import Measurement
@@ -29,24 +29,24 @@ from calipers.measure.routes import measure
 from calipers.measure.selected_profile import SelectedProfile
 from calipers.measure.selection_order import OrderRates, best_order
 from calipers.mechanisms.selection import Trials
+from calipers.memoize import memoize
 from calipers.numerics.types import BoolArray, FloatArray
 from calipers.run import Run
-from calipers.stated import Guarantee, Stated
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
 _COARSER = 1e-2
-"""By how much, at most, whole curves are told with larger epsilons than those that are asked for."""
+"""By how much, at most, whole curves are revealed with larger epsilons than those that are asked for."""
 _COARSE = 5e-3
 _TESTS, _FINE, _CLOSE = 1_500, 400, 2e-2
 _EVERY = 16
 """Of many tests one in so many is among the few by which others are left out."""
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
-_FAINT = 1e-21
-"""Deltas that are smaller may be what composed laws leave out."""
+_HIGH_NOISE = 1e-21
+"""Deltas that are smaller may be what composed PLDs leave out."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
 """The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""
-_FAINTEST, _NORMAL = 1e-300, 1e-307
+_MOST_NOISE, _NORMAL = 1e-300, 1e-307
 """Rates that are smaller are raised to the first, and masses they are made of to the second: more than whatever
 underflows, lest a test seem never to be wrong."""
 _ORDERS_TRIED, _LARGEST = 8, 600.0
@@ -59,7 +59,7 @@ _RENYI = ("papernot2022:thm2", "the Renyi divergences of one trial at a few doze
 class Selection:
     """The best of a random number of runs: `measure` takes it as it takes a run.
 
-    `mean` is the mean number of trials; `trials` its law: "geometric", "logarithmic", "poisson", or
+    `mean` is the mean number of trials; `trials` its PLD: "geometric", "logarithmic", "poisson", or
     "negative-binomial" with a `shape`.
     """
 
@@ -72,8 +72,8 @@ class Selection:
         Trials.of(self.trials, self.mean, self.shape)
 
     @property
-    def law(self) -> Trials:
-        """The law of the number of trials."""
+    def pmf(self) -> Trials:
+        """The distribution of the number of trials."""
         return Trials.of(self.trials, self.mean, self.shape)
 
     def measured(self, tolerance: float) -> Measurement:
@@ -89,12 +89,14 @@ class Selection:
             UnsupportedError: Nothing is proven for one trial.
         """
         one = measure(self.of, tolerance=tolerance)
-        words = f"{self.law.words[0].upper()}{self.law.words[1:]}, each of them: {described(one)}"
+        words = f"{self.pmf.words[0].upper()}{self.pmf.words[1:]}, each of them: {described(one)}"
         keys: tuple[tuple[str, object], ...] = (("trials", self.trials), ("mean", self.mean))
         keys += () if self.shape is None else (("shape", self.shape),)
         adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
-        found = selected(one.evaluation, self.law)
-        return stated_measurement(Stated(words, keys, adjacency, "selection"), found, tolerance, one.conditions)
+        found = selected(one.evaluation, self.pmf)
+        return stated_measurement(
+            GuaranteeSubject(words, keys, adjacency, "selection"), found, tolerance, one.conditions
+        )
 
 
 @implements("calipers:selection", "papernot2022:thm2")
@@ -106,7 +108,7 @@ class SelectionProof(TradeoffBound):
     trials: Trials
     side = Side.UPPER
 
-    @kept
+    @memoize
     def _selected(self, depth: float, tolerance: float) -> SelectedProfile:
         return SelectedProfile(self.trials, self.one.curve(depth, tolerance))
 
@@ -129,8 +131,8 @@ class SelectionProof(TradeoffBound):
         found = usual.delta(epsilon)
         if room >= 0.0 and not (0.0 < found < 1.0 and room < _at_least(usual.one, found / self.trials.mean)):
             found = min(found, self.trials.mean * self.one.delta(room, tolerance).value * (1.0 + 1e-12))
-        # Laws that are composed end somewhere, and what lies beyond is no less than this; divergences do not.
-        return self._by_orders(epsilon, found) if 0.0 < found < _FAINT else BoundValue(found, self.evidence())
+        # PLDs that are composed end somewhere, and what lies beyond is no less than this; divergences do not.
+        return self._by_orders(epsilon, found) if 0.0 < found < _HIGH_NOISE else BoundValue(found, self.evidence())
 
     def _by_orders(self, epsilon: float, found: float) -> BoundValue:
         """What the published bound implies, if that is less and one trial has finite divergences."""
@@ -139,34 +141,34 @@ class SelectionProof(TradeoffBound):
         except CalipersError:
             return BoundValue(found, self.evidence())
         implied = float(delta_from_rdp(_ORDERS, divergences, epsilon))
-        return BoundValue(implied, self._said(*_RENYI)) if implied < found else BoundValue(found, self.evidence())
+        return BoundValue(implied, self._explained(*_RENYI)) if implied < found else BoundValue(found, self.evidence())
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """What follows from the curve of one trial."""
         return self._curve(_depth(self.trials, smallest_delta), tolerance)
 
-    @kept
+    @memoize
     def _curve(self, depth: float, tolerance: float) -> TradeoffCurve:
         return self._selected(depth, tolerance).curve
 
     def renyi(self, order: float) -> BoundValue:
         """The published bound."""
         near = self.one.delta(_near(order), 1e-2).value if self.trials.poisson else 0.0
-        return BoundValue(self._divergence(order, near), self._said(*_RENYI))
+        return BoundValue(self._divergence(order, near), self._explained(*_RENYI))
 
     def _divergence(self, order: float, near: float) -> float:
         orders = np.array([order, *_ORDERS])
         return self.trials.renyi(order, np.array([self._of_one(t) for t in orders.tolist()]), orders, near)
 
-    @kept
+    @memoize
     def _of_one(self, order: float) -> float:
         return self.one.renyi(order).value
 
     def evidence(self) -> Evidence:
         """The lemmas."""
-        return self._said(_PROFILE, "the profile of one trial, times the mean number of trials, and shifted")
+        return self._explained(_PROFILE, "the profile of one trial, times the mean number of trials, and shifted")
 
-    def _said(self, statement: str, how: str) -> Evidence:
+    def _explained(self, statement: str, how: str) -> Evidence:
         one = self.one.evidence().statement
         text = f"What is released is {self.trials.words}: bounded by {how}. One trial: {one}"
         return Evidence.of(Kind.NUMERICAL, statement, text)
@@ -185,13 +187,13 @@ def _near(order: float) -> float:
 def _at_least(one: TradeoffCurve, delta: float) -> float:
     """About the least epsilon at delta that one trial may have, whose curve is this: whether it is worth asking for.
 
-    A profile is convex: where a curve has been told it only here and there, it may bend in between, but not below the
-    lines on either side of the one that is best here. And whatever was told is a little more than could be.
+    A profile is convex: where a curve has been revealed it only here and there, it may bend in between, but not below
+    the lines on either side of the one that is best here. And whatever was revealed is a little more than could be.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        told = np.log(one.beta_c - delta) - np.log(one.alpha)
-    told = told[np.isfinite(told)]
-    return (1.0 - _COARSER) * float(np.partition(told, -2)[-2]) if len(told) > 1 else 0.0
+        revealed = np.log(one.beta_c - delta) - np.log(one.alpha)
+    revealed = revealed[np.isfinite(revealed)]
+    return (1.0 - _COARSER) * float(np.partition(revealed, -2)[-2]) if len(revealed) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ class SelectionAttack(Bound):
     trials: Trials
     side = Side.LOWER
 
-    @kept
+    @memoize
     def _attack(self, depth: float) -> Envelope:
         """The directed curves of both scores, on every pair of one trial."""
         return Envelope(tuple(found for tests in self._tests(depth) for found in _scored(tests, self.trials)))
@@ -229,7 +231,7 @@ class SelectionAttack(Bound):
         found = [Points(*_tests_of(tests)) for tests in self._tests(_depth(self.trials, _USUAL))]
         return [*found, *(tests.swapped() for tests in found)]
 
-    @kept
+    @memoize
     def _ordered(self, epsilon: float) -> tuple[OrderRates, ...]:
         """By the orders that show most at epsilon, in both directions."""
         return tuple(best_order(tests, self.trials, epsilon) for tests in self._directed)
@@ -270,7 +272,7 @@ class SelectionAttack(Bound):
 
 def selected(one: Bounds, trials: Trials) -> Bounds:
     """The best of a random number of trials of `one`."""
-    return Bounds(SelectionProof(one.above.alone, trials), SelectionAttack(one.below.alone, trials))
+    return Bounds(SelectionProof(one.upper.alone, trials), SelectionAttack(one.lower.alone, trials))
 
 
 def _some(points: Points) -> Points:
@@ -350,9 +352,9 @@ def _turned(
 
 
 def _wrongly(trials: Trials, below: float, mass: FloatArray) -> FloatArray:
-    """At least the chance that the best trial is one of a set of this mass, above outcomes of mass 1 - `below`."""
+    """At least the chance that the best trial is one of a set of this mass, above outcomes of mass 1 - `lower`."""
     found = np.minimum(trials.within(below, mass) * (1.0 + 1e-11), 1.0)
-    return np.asarray(np.where(mass > 0.0, np.maximum(found, _FAINTEST), found))
+    return np.asarray(np.where(mass > 0.0, np.maximum(found, _MOST_NOISE), found))
 
 
 def _tests_of(tests: Points) -> tuple[FloatArray, ...]:

@@ -29,7 +29,7 @@ _CELLS = 100
 """Cells between equal chances of the released outcome, for each of both errors and their complements: with 60 of them
 deltas are 0.2 % smaller, with 200 hardly 0.1 % larger, in four times the time."""
 _ROUNDING, _LEAST = 1e-11, 1e-300
-"""Relative error of masses and of the generating function, charged to both; and a rate that no error is below."""
+"""Relative error of masses and of the generating function, added to both; and a rate that no error is below."""
 
 
 class OrderRates(NamedTuple):

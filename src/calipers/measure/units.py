@@ -11,20 +11,20 @@ D_(k l)(P||R) <= D_k(P||Q) + k D_l(Q||R), and f_g is the best of all ways to spl
 
 From below, all but one of the unit's records do nothing: where they are zeroed out or removed they have gradient zero
 before as well, so what is shown is an attack on one record in which all other gradients are zero (others that oppose it
-would miss the unit's own). Where records are dealt out, another attack adds up the sums of an epoch, which all of the
-unit's records move together (`calipers.samplers.dealt.summed_unit`).
+would miss the unit's own). Where records are allocated, another attack adds up the sums of an epoch, which all of the
+unit's records move together (`calipers.samplers.allocated.summed_unit`).
 
 **Revealed.** A proof that stays finite without noise. Reveal in every step how many of the unit's records (or places)
 are in the batch, and which others they displaced. Given that the step is a Gaussian whose mean moves by at most s: by
 j/sigma if j records are zeroed out, the same places being taken on both datasets; by 2j/sigma if they are replaced, or
 added to a batch of fixed size, where each displaces another; by (k + (k - f)+)/sigma if k are added to a batch with
-room for f (`calipers.laws.drawn`). How many there are has the same law on both datasets, whatever earlier steps showed.
-So for every t > 1 each step's moment is at most
+room for f (`calipers.pld.subsampling`). How many there are has the same PLD on both datasets, whatever earlier steps
+showed. So for every t > 1 each step's moment is at most
 
     E[exp(t (t - 1) s^2 / 2)],
 
 in both orders of the datasets, and moments multiply (`calipers.curves.renyi`). Nothing is hidden, so with much noise
-this is far too much; with little noise counting hides nothing, and laws on a lattice end before their log ratios do.
+this is far too much; with little noise counting hides nothing, and PLDs on a lattice end before their log ratios do.
 
 Lengths that are rare count as telling the datasets apart: P(any step has one) is added to delta.
 """
@@ -43,13 +43,13 @@ from calipers.citations import implements
 from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.kept import kept
-from calipers.laws.composed.convolve import TWO_STAGE_COUNT
-from calipers.laws.composed.loud import FARTHER, LOUDEST
-from calipers.laws.core.dealt_unit import DealtUnit
-from calipers.laws.core.drawn_shift import Shifts
-from calipers.measure.bounds import Bound, BoundValue, Greatest, TradeoffBound
+from calipers.measure.bounds import Bound, BoundValue, MaximumBound, TradeoffBound
+from calipers.memoize import memoize
 from calipers.numerics.types import FloatArray
+from calipers.pld.composition.convolve import TWO_STAGE_COUNT
+from calipers.pld.composition.low_noise import FARTHER, LEAST_NOISE
+from calipers.pld.core.allocated_unit import AllocatedUnit
+from calipers.pld.core.drawn_shift import Shifts
 
 _DEEPEST, _USUAL = 1e-280, 1e-12
 """How small a delta a curve resolves at most, and for what is usually asked."""
@@ -60,7 +60,7 @@ _LARGEST = 1e280
 _ORDERS = 1.0 + np.geomspace(1e-10, 1e5, 601)
 _RARE, _SHARE, _CURVE_NODES = (1e-9, 1e-18, 1e-40), 1e-2, 500
 _WIDEST = 1000.0
-"""Usual lengths beyond which laws take long: their cells are as narrow as Q is steep there."""
+"""Usual lengths beyond which PLDs take long: their cells are as narrow as Q is steep there."""
 
 
 @implements("dong2022:thm2.14")
@@ -130,7 +130,7 @@ class GroupedProof(TradeoffBound):
     unit: str
     side = Side.UPPER
 
-    @kept
+    @memoize
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The curve of one record, composed with itself."""
         return grouped_curve(self.single.alone.curve(self._deeper(smallest_delta), tolerance), self.records)
@@ -166,12 +166,12 @@ class GroupedProof(TradeoffBound):
 
 
 @dataclass(frozen=True)
-class OneOfUnit(Greatest):
+class OneOfUnit(MaximumBound):
     """An attack on one record of a unit whose other records do nothing: `parts` is that attack alone."""
 
     unit: str
 
-    @kept
+    @memoize
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """Computed once: proofs for the unit ask too."""
         return super().epsilon(delta, tolerance)
@@ -189,10 +189,10 @@ class OneOfUnit(Greatest):
 
 @implements("calipers:told-lengths")
 @dataclass(frozen=True)
-class ToldProof(TradeoffBound):
-    """So many steps of each law of lengths, in units of the noise."""
+class RevealedCountsProof(TradeoffBound):
+    """So many steps of each distribution of lengths, in units of the noise."""
 
-    steps: tuple[tuple[Shifts | DealtUnit, int], ...]
+    steps: tuple[tuple[Shifts | AllocatedUnit, int], ...]
     side = Side.UPPER
     statement: ClassVar[str] = "calipers:told-lengths"
     revealed: ClassVar[str] = (
@@ -202,9 +202,9 @@ class ToldProof(TradeoffBound):
     )
 
     @property
-    def loud(self) -> bool:
+    def low_noise(self) -> bool:
         """Whether no lattice holds the total of log ratios, N(s^2/2, s^2) or less given the length s of a step; or a
-        step is so wide that its law has too many cells. Where totals are no bell, laws have to do all the same."""
+        step is so wide that its PLD has too many cells. Where totals are no bell, PLDs have to do all the same."""
         mean = variance = widest = 0.0
         for shifts, count in self.steps:
             if not isinstance(shifts, Shifts):
@@ -216,12 +216,12 @@ class ToldProof(TradeoffBound):
             variance += count * float(weights @ (np.square(0.5 * np.square(lengths) - center) + np.square(lengths)))
         many = max(count for _, count in self.steps) >= TWO_STAGE_COUNT
         deviation = math.sqrt(variance)
-        return deviation < mean / FARTHER and (widest > _WIDEST or (many and deviation > LOUDEST))
+        return deviation < mean / FARTHER and (widest > _WIDEST or (many and deviation > LEAST_NOISE))
 
     def _cut(self, rarest: float) -> tuple[FloatArray, float]:
         """Renyi divergences at `_ORDERS` without the rarest lengths, and the probability of these in any step."""
         total = sum(count for _, count in self.steps)
-        kept = [(*_without(told, rarest / total), count) for told, count in self.steps]
+        kept = [(*_without(counts, rarest / total), count) for counts, count in self.steps]
         beyond = math.fsum(count * rare for _, rare, count in kept)
         logs = np.sum([count * log_moments for log_moments, _, count in kept], axis=0)
         return logs / (_ORDERS - 1.0), beyond * (1.0 + 1e-12)
@@ -259,8 +259,8 @@ class ToldProof(TradeoffBound):
 
 
 @dataclass(frozen=True)
-class DealtProof(ToldProof):
-    """Epochs into which the records of a unit are dealt, the whole deal being told."""
+class RevealedAllocationProof(RevealedCountsProof):
+    """Epochs into which the records of a unit are allocated, the whole allocation being revealed."""
 
     statement = "calipers:dealt-units"
     revealed = (
@@ -270,19 +270,20 @@ class DealtProof(ToldProof):
     )
 
 
-def _without(told: Shifts | DealtUnit, rarest: float) -> tuple[FloatArray, float]:
+def _without(counts: Shifts | AllocatedUnit, rarest: float) -> tuple[FloatArray, float]:
     """Logs of moments at `_ORDERS` without what is rarer than `rarest`, and the probability of that."""
-    if isinstance(told, DealtUnit):
-        crowd, beyond = told.crowd(rarest)
-        return told.log_moments(_ORDERS, crowd), beyond
-    shifts = told.without(rarest)
+    if isinstance(counts, AllocatedUnit):
+        crowd, beyond = counts.crowd(rarest)
+        return counts.log_moments(_ORDERS, crowd), beyond
+    shifts = counts.without(rarest)
     return _log_moments(shifts), shifts.beyond * (1.0 + shifts.rounding)
 
 
 def _log_moments(shifts: Shifts) -> FloatArray:
     """At least log E[exp(t (t - 1) s^2 / 2)] at `_ORDERS`, over the lengths that are kept.
 
-    The probabilities add up to at most 1, so it is log(1 + E[exp(...) - 1]) at most: faint moments keep their digits.
+    The probabilities add up to at most 1, so it is log(1 + E[exp(...) - 1]) at most: high-noise moments keep their
+    digits.
     """
     shifts = shifts.grouped(Side.UPPER)
     length, weight = (np.array(part)[np.array(shifts.lengths) > 0.0] for part in (shifts.lengths, shifts.weights))

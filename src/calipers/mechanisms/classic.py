@@ -2,7 +2,7 @@
 
 All three have closed forms. Laplace with scale b and sensitivity 1: below 0 and above 1 the ratio is
 constant, e^(-1/b) and e^(1/b); in between log L = (2z - 1)/b. Randomized response dominates every
-epsilon-DP mechanism, and with mass delta where the two datasets are told apart for certain it
+epsilon-DP mechanism, and with mass delta where the two datasets are distinguished for certain it
 dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh, Viswanath 2015).
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.domains import PROBABILITY, Domain
-from calipers.laws.core.pair import Pair
-from calipers.laws.core.part_algebra import between
+from calipers.pld.core.pair import Pair
+from calipers.pld.core.part_algebra import between
 
 EPSILON = Domain(0.0, 500.0, low_open=True)
 SCALE = Domain(1.0 / 500.0, 1e6)

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from calipers.citations import implements
 from calipers.domains import COUNT
-from calipers.laws.composed.product import Product
-from calipers.laws.core.source import LawSource
+from calipers.pld.composition.product import Product
+from calipers.pld.core.source import TwoSidedPair
 
 
 @implements("zhu2022:thm10")
-def compose(*factors: LawSource | tuple[LawSource, int] | Sequence[LawSource | tuple[LawSource, int]]) -> Product:
+def compose(
+    *factors: TwoSidedPair | tuple[TwoSidedPair, int] | Sequence[TwoSidedPair | tuple[TwoSidedPair, int]],
+) -> Product:
     """The adaptive composition of mechanisms, each given alone or as (mechanism, count)."""
-    counted: list[tuple[LawSource, int]] = []
+    counted: list[tuple[TwoSidedPair, int]] = []
     for factor in factors:
         if isinstance(factor, tuple) and len(factor) == 2 and isinstance(factor[1], int):
             counted.append((factor[0], COUNT.check_int("count", factor[1])))

@@ -33,11 +33,11 @@ from calipers.curves.gdp import gaussian_curve
 from calipers.curves.rdp_curve import rdp_tradeoff, zcdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, Domain
-from calipers.laws.core.law import Law
-from calipers.laws.core.profile_law import law_of_curve
-from calipers.laws.core.source import LawSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.types import BoolArray, FloatArray
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.profile_pmf import pmf_of_curve
+from calipers.pld.core.source import TwoSidedPair
 
 RHO = Domain(1e-8, 200.0)
 ORDERS = 1.0 + np.geomspace(1e-2, 1e4, 61)
@@ -47,8 +47,10 @@ _SHARES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 
 
 @dataclass(frozen=True)
-class Concentrated(LawSource):
-    """Everything that is (xi, rho)-zCDP: UPPER laws dominate it, LOWER laws are those of a Gaussian mechanism."""
+class Concentrated(TwoSidedPair):
+    """Everything that is (xi, rho)-zCDP: pessimistic PLDs dominate it, optimistic PLDs are those of a Gaussian
+    mechanism.
+    """
 
     rho: float
     xi: float = 0.0
@@ -82,12 +84,12 @@ class Concentrated(LawSource):
         """That of the Gaussian mechanism."""
         return self.shift
 
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of the curve that the guarantee implies."""
-        return law_of_curve(guarantee_curve(self.rho, self.xi))
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The PLD of the curve that the guarantee implies."""
+        return pmf_of_curve(guarantee_curve(self.rho, self.xi))
 
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of the Gaussian mechanism."""
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The PLD of the Gaussian mechanism."""
         return gaussian(self.shift).lower(resolution, log_tail)
 
     def log_moment_bound(self, order: float, reverse: bool) -> float:

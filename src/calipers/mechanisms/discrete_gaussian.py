@@ -9,7 +9,7 @@ With a large sigma there are millions of atoms, which are taken together in cell
 computed by Gauss's rule for sums over 0 .. w - 1 (the nodes are roots of the discrete Chebyshev polynomial of degree m,
 whose recurrence has b_n = n^2 (w^2 - n^2)/(4 (4 n^2 - 1))): exact for polynomials of degree 2m - 1, and since b_n is at
 most what it is for Gauss's rule on an interval of length w, so is the error. With a = slope times half width at most
-9 that is e^-32 for 16 nodes (`calipers.laws.divided.folded`), and far less for 24, a factor that is nearly linear
+9 that is e^-32 for 16 nodes (`calipers.pld.division.folded`), and far less for 24, a factor that is nearly linear
 across the cell included.
 """
 
@@ -25,9 +25,9 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import COUNT, Domain
-from calipers.laws.core.law import Law
-from calipers.laws.core.source import LawSource
 from calipers.numerics.types import FloatArray
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import TwoSidedPair
 
 SIGMA = Domain(0.05, 1e5)
 _MOST_ATOMS = 2000.0
@@ -38,7 +38,7 @@ _RULE, _STEEPEST = 24, 9.0
 
 @implements("canonne2020:def1")
 @dataclass(frozen=True)
-class DiscreteGaussian(LawSource):
+class DiscreteGaussian(TwoSidedPair):
     """Integer Gaussian noise of scale sigma on an integer query of the given sensitivity."""
 
     sigma: float
@@ -61,15 +61,15 @@ class DiscreteGaussian(LawSource):
         """Every log ratio is a multiple of s/(2 sigma^2); None where the atoms are too many to be kept apart."""
         return self.sensitivity / (2.0 * self.sigma**2) if self.sigma <= _MOST_ATOMS else None
 
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The atoms, or cells of them split onto their ends; what is cut off is charged."""
         return self._cut(Side.UPPER, resolution, log_tail)
 
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The atoms, or cells of them observed as one."""
         return self._cut(Side.LOWER, resolution, log_tail)
 
-    def _cut(self, side: Side, resolution: float, log_tail: float) -> Law:
+    def _cut(self, side: Side, resolution: float, log_tail: float) -> PrivacyLossPmf:
         """The atoms, cut where the remaining mass is below e^log_tail.
 
         With a large sigma there are too many: then cells of about `resolution` sigma are split onto their ends (UPPER),
@@ -88,7 +88,7 @@ class DiscreteGaussian(LawSource):
             width = max(1, math.floor(min(min(resolution, 0.25) * self.sigma, steep)))
             first = np.arange(math.ceil((2 * reach + shift + 1) / width), dtype=np.float64) * width - reach
             ratio, log_p, log_q = (self._split if side is Side.UPPER else self._merged)(first, width)
-        return Law(
+        return PrivacyLossPmf(
             ratio,
             log_p,
             log_q,
@@ -147,7 +147,7 @@ def _rule_for_sums(width: int) -> tuple[FloatArray, FloatArray]:
     if width <= _RULE:
         return np.arange(width, dtype=np.float64), np.ones(width)
     n = np.arange(1.0, _RULE)
-    beside = np.sqrt(n * n * (float(width) ** 2 - n * n) / (4.0 * (4.0 * n * n - 1.0)))
+    off_diagonal = np.sqrt(n * n * (float(width) ** 2 - n * n) / (4.0 * (4.0 * n * n - 1.0)))
     # Symmetric around the middle of the cell, which is added last: nodes keep their digits.
-    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    nodes, vectors = np.linalg.eigh(np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
     return nodes + 0.5 * (width - 1.0), width * vectors[0] ** 2

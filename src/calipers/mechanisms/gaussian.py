@@ -35,8 +35,8 @@ from __future__ import annotations
 from calipers.citations import implements
 from calipers.domains import POSITIVE, POSITIVE_PROBABILITY, Domain, choice
 from calipers.errors import InputError
-from calipers.laws.core.gaussian_part import GaussianPair, gaussian_mixture_part, gaussian_pair
-from calipers.laws.core.pair import Pair
+from calipers.pld.core.gaussian_part import GaussianPair, gaussian_mixture_part, gaussian_pair
+from calipers.pld.core.pair import Pair
 
 NOISE = Domain(0.02, 1e7)
 SMALLEST_RATE = 1e-12

@@ -1,8 +1,8 @@
 """How many runs are tried before the best is released, and what that does to a profile and to a test.
 
 Private selection (Papernot and Steinke 2022, after Liu and Talwar 2019): draw a number K of trials, run the mechanism K
-times, release the output with the best score. K follows a truncated negative binomial law of shape eta > -1 (geometric
-for 1, logarithmic for 0) with parameter gamma, or a Poisson law (nothing is released if K = 0). Let f be its generating
+times, release the output with the best score. K follows a truncated negative binomial PLD of shape eta > -1 (geometric
+for 1, logarithmic for 0) with parameter gamma, or a Poisson PLD (nothing is released if K = 0). Let f be its generating
 function, m = f'(1) its mean.
 
 **Above.** *Lemma.* If one trial has profile D(eps), in both orders, selection has at most m D(eps - r) at eps >= r,
@@ -10,9 +10,9 @@ function, m = f'(1) its mean.
     negative binomial: r = (eta + 1) log max(e^a, 1 + (1/gamma - 1) D(a)) for any a >= 0,     Poisson: r = m D(0).
 
 *Proof.* Break ties at random, let F, G be the distribution functions of the score under P and Q. The selected output
-has densities p f'(F) and q f'(G). For the negative binomial law f'(x) is proportional to (1 - (1 - gamma) x)^-(eta+1),
+has densities p f'(F) and q f'(G). For the negative binomial PLD f'(x) is proportional to (1 - (1 - gamma) x)^-(eta+1),
 so f'(F)/f'(G) is the power eta + 1 of (gamma + (1 - gamma)(1 - G)) / (gamma + (1 - gamma)(1 - F)); as
-1 - G <= e^a (1 - F) + D(a), this mediant is at most the maximum above. For the Poisson law f'(F)/f'(G) =
+1 - G <= e^a (1 - F) + D(a), this mediant is at most the maximum above. For the Poisson PLD f'(F)/f'(G) =
 e^(m (F - G)) <= e^(m D(0)). So f'(F) <= e^r f'(G), and for any set S
 
     integral over S of p f'(F) - e^eps q f'(G)  <=  integral over S of f'(F) (p - e^(eps - r) q)  <=  m D(eps - r).
@@ -30,11 +30,11 @@ set S of outputs of a trial (where none was run, e^eps >= 1 of Q is no less than
     m h(L) = sup over u >= 0 of L f'(1 - u) - e^eps f'(1 - e^a u - D(a)).
 
 As a supremum of lines h is convex. h(0) = 0 and the slope, that of the best line, rises from 0 to 1: it is the
-distribution function of some R >= 0, and h(L) = E[(L - R)+]. For the negative binomial law let w = (B + (1/gamma - 1)
+distribution function of some R >= 0, and h(L) = E[(L - R)+]. For the negative binomial PLD let w = (B + (1/gamma - 1)
 e^a u) / (1 + (1/gamma - 1) u), between B and e^a. The best u has w = (e^(eps + a)/L)^(1/(c + 1)), if that is between,
-and the slope is ((e^a - w)/(e^a - B))^c; for larger L it is u = 0, for smaller ones h = 0. For the Poisson law h(L) is
+and the slope is ((e^a - w)/(e^a - B))^c; for larger L it is u = 0, for smaller ones h = 0. For the Poisson PLD h(L) is
 (1 - e^-a) e^(-c x) L at L = e^(eps - m D(a) + a - x), x >= 0, and L - e^(eps - m D(a)) above. With B = e^a, or with a
--> 0 under the Poisson law, this is the lemma before.
+-> 0 under the Poisson PLD, this is the lemma before.
 
 Neither lemma is above what follows from the bounds of Papernot and Steinke on Renyi divergences (their Theorems 2 and
 6), delta = (1 - 1/t)^(t-1) / t e^((t-1)(D_t' - eps)) with D_t' = D_t + log(m)/(t - 1) + r_t, D_t that of one trial.
@@ -76,7 +76,7 @@ import numpy as np
 
 from calipers.domains import Domain, choice
 from calipers.errors import InputError
-from calipers.numerics.elementary import halved_ratio
+from calipers.numerics.elementary import bisect_ratio
 from calipers.numerics.types import FloatArray
 
 MEAN = Domain(1.0, 1e6)
@@ -94,7 +94,7 @@ _SLACK, _NEARLY = 1e-14, 1e-6
 
 @dataclass(frozen=True)
 class Trials:
-    """The law of the number of trials: its mean, and its shape (infinite for Poisson)."""
+    """The distribution of the number of trials: its mean, and its shape (infinite for Poisson)."""
 
     mean: float
     shape: float = 1.0
@@ -109,7 +109,7 @@ class Trials:
 
     @classmethod
     def of(cls, kind: str, mean: float, shape: float | None = None) -> Trials:
-        """The law with the given name; a shape belongs to negative-binomial only."""
+        """The PLD with the given name; a shape belongs to negative-binomial only."""
         choice("trials", kind, KINDS)
         if (kind == "negative-binomial") != (shape is not None):
             raise InputError("trials='negative-binomial' needs a shape, and only that one has it.")
@@ -122,7 +122,7 @@ class Trials:
 
     @property
     def words(self) -> str:
-        """The law in words."""
+        """The PLD in words."""
         names = {value: name for name, value in _SHAPES.items()}
         kind = names.get(self.shape, f"negative binomial (shape {self.shape:g})")
         return f"the best of a {kind} number of trials with mean {self.mean:.12g}"
@@ -134,11 +134,11 @@ class Trials:
 
     @functools.cached_property
     def gamma(self) -> float:
-        """The parameter of the negative binomial law that gives the mean."""
+        """The parameter of the negative binomial PLD that gives the mean."""
         low, high = 1e-18, 1.0  # the mean falls from infinity to 1
         if self._mean(low) < self.mean:
             raise InputError(f"No negative binomial distribution of shape {self.shape:g} has mean {self.mean:g}.")
-        return halved_ratio(low, high, lambda at: self._mean(at) > self.mean, 200)[0]
+        return bisect_ratio(low, high, lambda at: self._mean(at) > self.mean, 200)[0]
 
     def _mean(self, gamma: float) -> float:
         if gamma == 1.0:
@@ -197,7 +197,7 @@ class Trials:
     def moment(
         self, order: float, masses: FloatArray, log_ratio: FloatArray, beyond: float, near: float
     ) -> tuple[float, float]:
-        """At least log(M)/(t - 1) of large deltas under the Poisson law, t = `order`, and M/(t k^(t-1)), for some k.
+        """At least log(M)/(t - 1) of large deltas under the Poisson PLD, t = `order`, and M/(t k^(t-1)), for some k.
 
         `masses` are the P-masses of one trial at log ratios, `beyond` that at infinity; D(-log(1 - 1/t)) <= near.
         """

@@ -1,7 +1,7 @@
-"""Mechanisms whose proof and attack are different objects, as one source of laws.
+"""Mechanisms whose proof and attack are different objects, as one source of PLDs.
 
-Where no single pair is both proven and attained, the UPPER law comes from what dominates and the LOWER law from what
-somebody can do. A product of such sources has an honest bracket that does not close.
+Where no single pair is both proven and attained, the pessimistic PLD comes from what dominates and the optimistic PLD
+from what somebody can do. A product of such sources has an honest bracket that does not close.
 
 **Selection by score.** The exponential mechanism with parameter epsilon picks candidate i with probability
 proportional to exp(epsilon s_i / 2) for scores s_i that one record moves by at most 1. Its log odds between any event
@@ -15,7 +15,7 @@ of `calipers.adapters.event_pairs` then gives the Laplace curve of scale 1/epsil
 g the worse one wins with probability exp(-epsilon |g| / 2) / 2, the tail of that Laplace distribution, so every point
 of the curve is attained, each by its own gap.
 
-Composed, one gap has to serve all releases: the LOWER law is that of the symmetric gap, a coin.
+Composed, one gap has to serve all releases: the optimistic PLD is that of the symmetric gap, a coin.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.citations import implements
-from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Pair
-from calipers.laws.core.part_algebra import between
-from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.classic import EPSILON, laplace
+from calipers.pld.core.pair import Pair
+from calipers.pld.core.part_algebra import between
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import AttainedPair, DominatingPair, TwoSidedPair
 
 
 @dataclass(frozen=True)
-class Sided(LawSource):
-    """UPPER laws from `above`, LOWER laws from `below`, which `above` dominates.
+class Sided(TwoSidedPair):
+    """pessimistic PLDs from `above`, optimistic PLDs from `below`, which `above` dominates.
 
     `alone`: a pair that dominates, every single point of which is attained by some instance of the mechanism, so that a
-    lone release has a bracket that closes; and by which.
+    single release has a bracket that closes; and by which.
     """
 
     name: str
-    above: UpperSource
-    below: LowerSource
-    alone: tuple[LawSource, str] | None = None
+    above: DominatingPair
+    below: AttainedPair
+    alone: tuple[TwoSidedPair, str] | None = None
     exact: ClassVar[bool] = False
     """Proof and attack are two statements."""
 
@@ -59,12 +59,12 @@ class Sided(LawSource):
         """Whether both are."""
         return self.above.symmetric and self.below.symmetric
 
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of what dominates."""
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The PLD of what dominates."""
         return self.above.upper(resolution, log_tail)
 
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of what is attained."""
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The PLD of what is attained."""
         return self.below.lower(resolution, log_tail)
 
 

@@ -30,7 +30,7 @@ from scipy.special import gammaln
 
 from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import InputError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.gamma import exponential_excess, stirling_correction
 from calipers.numerics.types import FloatArray, IntArray
 
@@ -112,7 +112,7 @@ def _edge(trials: int, mean: float, end: float, log_outside: float) -> float:
     if mean in (0.0, float(trials)) or _chernoff(end, trials, mean) > log_outside:
         return end
     # The two terms nearly cancel around the mean: their rounding, 1e-16 of the trials, counts as not yet small.
-    return halved(mean, end, lambda k: _chernoff(k, trials, mean) + 1e-14 * trials > log_outside, 64, 0.5)[1]
+    return bisect(mean, end, lambda k: _chernoff(k, trials, mean) + 1e-14 * trials > log_outside, 64, 0.5)[1]
 
 
 MARKED = Domain(0, 100_000, integer=True)

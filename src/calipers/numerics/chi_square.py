@@ -1,9 +1,9 @@
-"""The test of two scales, by chi-square laws in logarithms.
+"""The test of two scales, by chi-square distributions in logarithms.
 
 The sum of d squared standard normals is twice a gamma variable of shape d/2, so both tails are those of
 `numerics.gamma`. To tell N(0, I_d) from N(0, s^2 I_d) with s < 1 the likelihood ratio falls with |x|^2: reject for
-|x|^2 < t. With F the chi-square law, the errors are alpha = F(t) and beta = 1 - F(t/s^2). In y = log(t/d) the second is
-the upper tail at y - log s^2: no subtraction of nearby numbers, whatever d is and however near 1 the scale.
+|x|^2 < t. With F the chi-square distribution, the errors are alpha = F(t) and beta = 1 - F(t/s^2). In y = log(t/d) the
+second is the upper tail at y - log s^2: no subtraction of nearby numbers, whatever d is and however near 1 the scale.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def checked(domain: Domain, name: str, values: ArrayLike, remedy: str = "") -> F
     return array
 
 
-def halved(
+def bisect(
     low: float, high: float, rises: Callable[[float], bool], rounds: int, within: float = 0.0, *, share: float = 0.0
 ) -> tuple[float, float]:
     """[low, high] halved to the upper half where `rises(middle)`, else to the lower one.
@@ -44,11 +44,11 @@ def halved(
     return low, high
 
 
-def halved_ratio(
+def bisect_ratio(
     low: float, high: float, rises: Callable[[float], bool], rounds: int, within: float = 1.0
 ) -> tuple[float, float]:
-    """As `halved` for positive ends, by their geometric mean, until one is at most `within` times the other."""
-    ends = halved(math.log(low), math.log(high), lambda at: rises(math.exp(at)), rounds, math.log(within))
+    """As `bisect` for positive ends, by their geometric mean, until one is at most `within` times the other."""
+    ends = bisect(math.log(low), math.log(high), lambda at: rises(math.exp(at)), rounds, math.log(within))
     return math.exp(ends[0]), math.exp(ends[1])
 
 

@@ -28,7 +28,7 @@ Three facts carry the bound (u = 2^-53 is the unit round-off):
    of the factors lose at most `4 u sum_j T_j` relative to the result.
 
 Where T is large and few coefficients of the product are left, those are summed directly, and only the others carry the
-error of 2 (`calipers.numerics.slow_waves`).
+error of 2 (`calipers.numerics.low_frequencies`).
 
 Parseval (`||Fx||_2 = sqrt(n) ||x||_2`) brings all three back to the data.
 """
@@ -44,7 +44,7 @@ import numpy as np
 import scipy.fft
 
 from calipers.errors import CertificationError
-from calipers.numerics.slow_waves import slow_waves
+from calipers.numerics.low_frequencies import low_frequencies
 from calipers.numerics.types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -140,7 +140,7 @@ def cyclic_product(factors: Sequence[CyclicFactor], directly: bool = True) -> tu
     for factor, (coefficients, _) in zip(factors[1:], spectra[1:], strict=True):
         spectrum = spectrum * _power(coefficients, factor.count)
     plain = all(factor.jump is None for factor in factors)
-    slow = slow_waves([(f.terms[0], f.count) for f in factors], spectrum, n) if plain and directly else None
+    slow = low_frequencies([(f.terms[0], f.count) for f in factors], spectrum, n) if plain and directly else None
     others, summed = spectrum, 0.0
     if slow is not None:
         others, spectrum, summed = spectrum.copy(), spectrum.copy(), slow.error
@@ -293,7 +293,7 @@ def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:
     decay = np.exp(-rate * ahead)
     inside = np.cumsum((padded.reshape(blocks, block) * decay)[:, ::-1], axis=1)[:, ::-1]
     carry = np.zeros(blocks)  # sum over l >= end of a block of exp(-rate (l - end)) weights_l
-    # Of many blocks each decays by e^-150 at least, so that a few of them are all that can be told from 0.
+    # Of many blocks each decays by e^-150 at least, so that a few of them are all that can be distinguished from 0.
     passed, factor = 1.0, math.exp(-rate * block)
     for following in range(1, blocks):
         if passed == 0.0:

@@ -1,4 +1,4 @@
-"""Both tails of the gamma law, in logarithms, from a = 1/2 to a = 1e15.
+"""Both tails of the gamma distribution, in logarithms, from a = 1/2 to a = 1e15.
 
 P(a, x) = gamma(a, x)/Gamma(a) and Q = 1 - P are the two tails of a gamma variable of shape a. At a = 1e8 a
 standard deviation is 1e-4 of the mean; series and continued fractions then need thousands of terms near the mean,

@@ -22,9 +22,9 @@ in v, so beyond V the sum is at most the integral. With x = v^2/(1 + v^2), dv/v 
 (1/(2 pi X)) (1 - X)^p e^(-WX) / (p + W). Both are computed and added to the interval, together with the rounding of the
 sum. With few degrees the integrand falls too slowly; then:
 
-**Mixture.** The law is the mixture over j ~ Poisson(L/2) of central laws with d + 2j degrees. Write w_j for the
-weights and G_j for either tail at shape d/2 + j. Every term is positive, and w_j G_j is log-concave in j: for w_j
-that is plain, and with the integrals I, J of `numerics.gamma`
+**Mixture.** The distribution is the mixture over j ~ Poisson(L/2) of central distributions with d + 2j degrees. Write
+w_j for the weights and G_j for either tail at shape d/2 + j. Every term is positive, and w_j G_j is log-concave in j:
+for w_j that is plain, and with the integrals I, J of `numerics.gamma`
 
     Q(a+1)/Q(a) = 1 + 1/(a J(a)),  J rises with a;       P(a+1)/P(a) = 1 - 1/(a I(a)),  a I(a) falls as a rises
 
@@ -53,7 +53,7 @@ from calipers.numerics.gamma import (
 )
 from calipers.numerics.types import FloatArray
 
-# d/2 + j must be exact: at 1e12 degrees one rounding of it moves the law by 1e-10 standard deviations.
+# d/2 + j must be exact: at 1e12 degrees one rounding of it moves the distribution by 1e-10 standard deviations.
 _DEGREES = Domain(1, LARGEST_DEGREES, integer=True)
 _NONCENTRALITY = Domain(0.0, 1e24)
 _DEPTH = 42.0
@@ -105,7 +105,7 @@ def _contour(excess: FloatArray, degrees: FloatArray, shift: FloatArray) -> tupl
     b, w = a - saddle, 1.0 + a
     log_front, c, weight = _log_chernoff(a, b, degrees, shift), np.abs(a) / (2.0 * w), 0.5 * shift * w
     # A step this small makes the aliases on the far side, at most e^(-cT) / tail, negligible; the near side needs
-    # some standard deviations of the law tilted to t.
+    # some standard deviations of the distribution tilted to t.
     tilted = w * np.sqrt(2.0 * degrees + 4.0 * shift * w)
     period = np.maximum(_NEAR_SPREADS * tilted, (_FAR_DEPTH - log_front + np.log1p(c * tilted)) / c)
     step = 4.0 * math.pi * w / period

@@ -214,7 +214,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_epsilon_bounds(mu: float, delta: float, mu_error: float = 0.0) -> tuple[float, float]:
     """(lower, upper) of epsilon at delta for mu-GDP, mu known up to the relative error `mu_error`.
 
-    Rounding is charged to delta, not to epsilon: where delta_mu(0) hardly exceeds delta, a change of delta by one unit
+    Rounding is added to delta, not to epsilon: where delta_mu(0) hardly exceeds delta, a change of delta by one unit
     of rounding moves epsilon by a large share of it.
     Post-condition: the smallest eps >= 0 with delta_mu(eps) <= delta lies between the two, for every mu in question.
     """

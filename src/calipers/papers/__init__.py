@@ -1,4 +1,4 @@
-"""The tables, figures and quoted numbers of the papers, computed again beside what was printed.
+"""The tables, figures and quoted numbers of the papers, computed again next to what was printed.
 
 One package per paper, named by its key in `calipers.citations`. Its `items.toml` says which tables and figures there
 are and what is to be remarked about each, `published.toml` what the paper prints, and its modules compute; `registry`

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calipers.papers.items import Picture
-from calipers.papers.sheets import Computed, Names, Record, entry, worded
+from calipers.papers.sheets import Computed, Names, SheetRecord, entry, worded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito (2008), the yellow left out: it is too faint for lines on white.
+# Okabe and Ito (2008), the yellow left out: it is too high-noise for lines on white.
 COLORS = {
     "blue": "#0072B2",
     "orange": "#E69F00",
@@ -93,9 +93,9 @@ def _layer(ax: Axes, layer: Mapping[str, Any], found: Computed, names: Names) ->
         ax.plot([], [], label=worded(layer["label"], names), **_look(layer, "black"))
 
 
-def _lines(layer: Mapping[str, Any], found: Computed) -> Iterator[list[Record]]:
+def _lines(layer: Mapping[str, Any], found: Computed) -> Iterator[list[SheetRecord]]:
     """The records of each line: those that agree in all cells of `by`."""
-    lines: dict[tuple[Any, ...], list[Record]] = {}
+    lines: dict[tuple[Any, ...], list[SheetRecord]] = {}
     for record in found.sheet(layer).where(**layer.get("where", {})):
         lines.setdefault(tuple(record[name] for name in layer.get("by", ())), []).append(record)
     yield from lines.values()
@@ -106,7 +106,7 @@ def _look(layer: Mapping[str, Any], color: str) -> dict[str, Any]:
     return look | {"color": COLORS[look["color"]]}
 
 
-def _line(ax: Axes, layer: Mapping[str, Any], records: list[Record], color: str, names: Names) -> None:
+def _line(ax: Axes, layer: Mapping[str, Any], records: list[SheetRecord], color: str, names: Names) -> None:
     look = _look(layer, color)
     label = worded(layer["label"], names) if "label" in layer else None
     if "across" in layer:

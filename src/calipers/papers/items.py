@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from calipers.bracket import Bracket
 from calipers.errors import InputError
-from calipers.laws.composed.direction import Jaws
+from calipers.pld.composition.direction import BoundsWithTest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Progress = Callable[[int, int], None]
+ItemProgress = Callable[[int, int], None]
 """Called with (done, total) while an item is computed."""
 
 Basis = Literal["bracket", "closed form", "exact check", "estimate"]
@@ -35,15 +35,15 @@ Basis = Literal["bracket", "closed form", "exact check", "estimate"]
 estimate: over a grid, or by a route that bounds only one side; the row's note says which."""
 
 Cell = float | int | str
-Interval = tuple[float, float]
+NumberPair = tuple[float, float]
 T = TypeVar("T")
 
 
-Value = float | Interval | Bracket | Jaws
+Value = float | NumberPair | Bracket | BoundsWithTest
 """What is known of a quantity: exactly, or from both sides."""
 
 
-def jaws_of(value: Value) -> Interval:
+def bounds_of(value: Value) -> NumberPair:
     """Both sides of a value."""
     if isinstance(value, tuple):
         return value
@@ -111,7 +111,7 @@ class Row:
         """A row from what is printed (nothing, if the text is empty) and a number, a pair or a bracket."""
         if isinstance(published, str):
             published = printed(published) if published else None
-        return cls(quantity, published, *jaws_of(value), basis, note)
+        return cls(quantity, published, *bounds_of(value), basis, note)
 
     @property
     def difference(self) -> float | None:
@@ -169,11 +169,11 @@ class Item:
     title: str
     place: str
     reproduces: str
-    compute: Callable[[Progress], Views] = field(repr=False)
+    compute: Callable[[ItemProgress], Views] = field(repr=False)
     cost: Literal["quick", "slow"] = "quick"
 
 
-def watched(things: Iterable[T], progress: Progress) -> Iterator[T]:
+def watched(things: Iterable[T], progress: ItemProgress) -> Iterator[T]:
     """The things one by one; each is reported when the next one is asked for."""
     known = list(things)
     for done, thing in enumerate(known, start=1):

@@ -1,4 +1,4 @@
-"""What a paper prints, read from `published.toml` beside its code: one name for each number or table.
+"""What a paper prints, read from `published.toml` next to its code: one name for each number or table.
 
 Numbers that are compared stand there as text, because "1.3" and "1.30" claim different things; an empty text means that
 nothing is printed. An array is read as a tuple, a table as a record with one attribute for each key, or, where its keys

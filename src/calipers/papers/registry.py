@@ -18,7 +18,7 @@ from calipers._version import __version__
 from calipers.domains import looked_up
 from calipers.errors import InputError
 from calipers.papers.drawing import drawn
-from calipers.papers.items import Item, Progress, Views
+from calipers.papers.items import Item, ItemProgress, Views
 from calipers.papers.sheets import Computed, rows_of
 from calipers.papers.storage import Result, read_result, write_outcome
 
@@ -32,7 +32,7 @@ def list_items() -> tuple[Item, ...]:
 
 
 def described(source: str) -> dict[str, dict[str, Any]]:
-    """What `items.toml` beside a paper's code says of each item, by its name."""
+    """What `items.toml` next to a paper's code says of each item, by its name."""
     text = resources.files(f"calipers.papers.{source}").joinpath("items.toml").read_text("utf-8")
     content = tomllib.loads(text)
     # What several items have in common is written once, and they are `like` it.
@@ -46,7 +46,7 @@ def _items_of(source: str) -> Iterator[Item]:
         yield Item(f"{source}-{name}", source, *about, compute, "slow" if entry.get("slow") else "quick")
 
 
-def _computed(source: str, entry: dict[str, Any], progress: Progress) -> Views:
+def _computed(source: str, entry: dict[str, Any], progress: ItemProgress) -> Views:
     module, function = entry["compute"].split(".")
     compute = getattr(importlib.import_module(f"calipers.papers.{source}.{module}"), function)
     heard = {"progress": progress} if "progress" in inspect.signature(compute).parameters else {}
@@ -69,7 +69,7 @@ def find_item(name: str) -> Item:
     return looked_up("item", name, {item.name: item for item in list_items()}, "calipers reproduce --list")
 
 
-def reproduce(name: str, out_dir: Path, progress: Progress | None = None) -> list[Path]:
+def reproduce(name: str, out_dir: Path, progress: ItemProgress | None = None) -> list[Path]:
     """Compute the item and write its files; the last of them, NAME.json, is the result that `load` reads."""
     item = find_item(name)
     outcome = item.compute(progress or (lambda done, total: None))

@@ -16,10 +16,10 @@ from typing import Any, Self
 import numpy as np
 
 from calipers.errors import InputError
-from calipers.papers.items import Cell, Data, Row, Value, jaws_of
+from calipers.papers.items import Cell, Data, Row, Value, bounds_of
 
 Column = Sequence[Cell] | np.ndarray[Any, Any]
-Record = dict[str, Any]
+SheetRecord = dict[str, Any]
 Names = Mapping[str, Any]
 
 
@@ -31,7 +31,7 @@ class Sheet:
 
     def __init__(self, name: str = "values", *, listed: bool = True) -> None:
         self.name, self.listed = name, listed
-        self.records: list[Record] = []
+        self.records: list[SheetRecord] = []
         self._unlisted: set[str] = set()
 
     @classmethod
@@ -47,7 +47,7 @@ class Sheet:
         self.records.append(cells)
         return self
 
-    def beside(self, **cells: object) -> Self:
+    def unlisted(self, **cells: object) -> Self:
         """Further cells of the last record (of an only one, if there is none), which the CSV file leaves out."""
         self.records = self.records or [{}]
         self.records[-1] |= cells
@@ -58,7 +58,7 @@ class Sheet:
         """One cell of every record, or one side of it by its name in the file."""
         return [entry(record, name) for record in self.records]
 
-    def where(self, **shared: Cell) -> list[Record]:
+    def where(self, **shared: Cell) -> list[SheetRecord]:
         """The records that have these cells."""
         return [record for record in self.records if all(record.get(name) == cell for name, cell in shared.items())]
 
@@ -70,22 +70,22 @@ class Sheet:
         return Data(self.name, header, [list(line.values()) for line in lines]) if header else None
 
 
-def entry(record: Record, name: str) -> Any:
+def entry(record: SheetRecord, name: str) -> Any:
     """A cell, or one side of it: NAME, NAME_lower or NAME_upper."""
     if name in record:
         return record[name]
     stem, _, side = name.rpartition("_")
-    return jaws_of(record[stem])[("lower", "upper").index(side)]
+    return bounds_of(record[stem])[("lower", "upper").index(side)]
 
 
-def _listed(record: Record, unlisted: set[str]) -> Iterator[tuple[str, Cell]]:
+def _listed(record: SheetRecord, unlisted: set[str]) -> Iterator[tuple[str, Cell]]:
     for name, cell in record.items():
         if name in unlisted:
             continue
         if isinstance(cell, float | int | str):
             yield name, cell
         else:
-            yield from zip((f"{name}_lower", f"{name}_upper"), jaws_of(cell), strict=True)
+            yield from zip((f"{name}_lower", f"{name}_upper"), bounds_of(cell), strict=True)
 
 
 @dataclass(frozen=True)

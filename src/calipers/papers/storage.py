@@ -1,6 +1,6 @@
 """Results on disk: every file appears whole or not at all, and the result file comes last.
 
-A file is written beside its place and then moved there, which file systems do in one step. The result
+A file is written next to its place and then moved there, which file systems do in one step. The result
 (`NAME.json`) is written after all others, so that its presence means: this item is finished.
 """
 

@@ -1,4 +1,4 @@
-"""The law of the batches, from the batches.
+"""The distribution of the batches, from the batches.
 
 What is counted in a run of E epochs of T steps over N records, and what it decides:
 
@@ -18,7 +18,7 @@ What is counted in a run of E epochs of T steps over N records, and what it deci
 What passes is "not distinguished from Poisson" by these comparisons. It is not proven to be Poisson: nobody can tell
 that from finitely many batches.
 
-The number of epochs is chosen so that the rates 1/T and 1/(T-1) can be told apart.
+The number of epochs is chosen so that the rates 1/T and 1/(T-1) can be distinguished.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from calipers.errors import InputError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray
 from calipers.probing.groups import Inclusions, divergence, together, together_at
@@ -121,7 +121,7 @@ def rates_left(counts: BatchCounts, error: float) -> tuple[float, float]:
     share = counts.rate
     budget = math.log(2 / error) / trials
 
-    near, far = (halved(share, end, lambda q: divergence(share, q) <= budget, 200)[1] for end in (0.0, 1.0))
+    near, far = (bisect(share, end, lambda q: divergence(share, q) <= budget, 200)[1] for end in (0.0, 1.0))
     return near, far
 
 
@@ -140,9 +140,9 @@ def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> 
     if counts.successive_equal > max(2, sizes.size // 8) and counts.dataset_size > sizes.max():
         evidence += f"; {counts.successive_equal} times a batch came again in the next step"
         return Finding("sampler", "batches are used for several steps in a row", evidence, alarm=True), None
-    dealt = counts.repeats == 0 and counts.steps_per_epoch > 1
-    if dealt and (counts.once_per_epoch or len(set(sizes.tolist())) == 1):
-        return _dealt(counts, redrawn, evidence)
+    allocated = counts.repeats == 0 and counts.steps_per_epoch > 1
+    if allocated and (counts.once_per_epoch or len(set(sizes.tolist())) == 1):
+        return _allocated(counts, redrawn, evidence)
     if len(set(sizes.tolist())) == 1 and 0 < sizes[0] < counts.dataset_size:
         return _fresh(counts, evidence, error)
     deviations = _poisson_deviations(counts)
@@ -212,7 +212,7 @@ def _other_length(counts: BatchCounts, expected: int) -> Finding:
     return Finding("sampler", f"takes fewer steps than it says{why}", evidence, alarm=True)
 
 
-def _dealt(counts: BatchCounts, redrawn: BatchCounts, evidence: str) -> tuple[Finding, str | None]:
+def _allocated(counts: BatchCounts, redrawn: BatchCounts, evidence: str) -> tuple[Finding, str | None]:
     """Samplers that deal every record out at most once in an epoch."""
     even = len(set(counts.sizes.tolist())) == 1
     last = counts.sizes[counts.steps_per_epoch - 1 :: counts.steps_per_epoch]

@@ -1,13 +1,13 @@
 """What a step does to gradients: which rule clips them, and how far one record can move the sum.
 
-A battery of small batches is planted: one large gradient, two alike, two opposed, a large one beside a small one, one
+A battery of small batches is planted: one large gradient, two alike, two opposed, a large one next to a small one, one
 along each layer, one spread over all coordinates, many at once, some just below and above the clipping norm C. What
 comes out, times the divisor, is compared with what each rule of a list would give. "Each record by itself, its whole
 norm, to C" is one of them; clipping the mean, the sum, pairs, layers or coordinates are others, and a rule that does
 not fit every batch of the battery is out. Nothing random enters: the noise is equal on both sides of every
 difference.
 
-Beside the rule stands a witness that needs none: the greatest distance that replacing *one* record's gradient by zero
+Next to the rule stands a witness that needs none: the greatest distance that replacing *one* record's gradient by zero
 moved the sum, in units of C. It is a lower bound on the sensitivity, so the noise multiplier that counts is at most
 the one asked for divided by it.
 """
@@ -21,7 +21,7 @@ import numpy as np
 
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.numerics.types import FloatArray
-from calipers.probing.clipping_rules import Rule, rules
+from calipers.probing.clipping_rules import ClippingRule, rules
 from calipers.probing.lens import LOST, ROUNDING, Lens
 from calipers.probing.protocol import Finding
 
@@ -29,7 +29,7 @@ LARGE, SMALL, HUGE = 8.0, 0.125, 1e4
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedGradient:
     """A batch of gradients and what came out: the change of the sum (the step's change times the divisor)."""
 
     gradients: FloatArray
@@ -37,7 +37,7 @@ class Planted:
     witness: float
     tolerance: float
 
-    def follows(self, rule: Rule) -> bool:
+    def follows(self, rule: ClippingRule) -> bool:
         """Whether the rule explains how the sum moved."""
         return bool(np.linalg.norm(rule.applied(self.gradients) - self.moved) <= self.tolerance)
 
@@ -64,7 +64,7 @@ def battery(lens: Lens) -> list[FloatArray]:
     return [bound * np.stack(rows) for rows in alone + together]
 
 
-def planted(lens: Lens, divisor: Callable[[int], float]) -> list[Planted]:
+def planted(lens: Lens, divisor: Callable[[int], float]) -> list[PlantedGradient]:
     """The battery, planted; `divisor` gives what a step on so many records divides by."""
     found = []
     for gradients in battery(lens):
@@ -77,7 +77,7 @@ def planted(lens: Lens, divisor: Callable[[int], float]) -> list[Planted]:
         length = float(np.linalg.norm(lens.still(count))) * scale + float(np.linalg.norm(moved))
         # Opacus divides by (norm + 1e-6), so a clipped gradient is short of C by 1e-6 / norm.
         slack = count * (ROUNDING * lens.bound + 1e-6) + LOST * length + ROUNDING * float(np.linalg.norm(moved))
-        found.append(Planted(gradients, moved, float(np.linalg.norm(moved - less)), slack))
+        found.append(PlantedGradient(gradients, moved, float(np.linalg.norm(moved - less)), slack))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The noise of a step: its law, its size, and what it shares with other steps, layers and seeds.
+"""The noise of a step: its distribution, its size, and what it shares with other steps, layers and seeds.
 
 Noise hides a gradient only if nobody can subtract it. Noise of the right size that is the same in every step, in
 every run, or in two layers, hides nothing: the difference of the two is free of it. So the noise is looked at as a
@@ -7,7 +7,7 @@ under the hypothesis that all entries are independent N(0, s^2):
 
 - **size**: d (s/s0)^2 is chi-square for d entries, for the whole table and for each layer; entries that never change
   get no noise at all;
-- **law**: the Dvoretzky-Kiefer-Wolfowitz inequality, P(sup |F_d - F| > t) <= 2 e^(-2 d t^2);
+- **distribution**: the Dvoretzky-Kiefer-Wolfowitz inequality, P(sup |F_d - F| > t) <= 2 e^(-2 d t^2);
 - **correlation**: a sum of n products of entries at a fixed distance (of coordinates, steps or runs) is a quadratic
   form of Frobenius norm sqrt(n/2) and spectral norm at most 1, so it exceeds sqrt(2 n u) + 2 u with probability at
   most e^(-u) (Laurent and Massart's bound). All distances are tried at once by Fourier transform;
@@ -173,7 +173,7 @@ def _likely(low: float, high: float, asked: float, bound: float) -> str:
 def _coarse(samples: FloatArray) -> str:
     """Why the samples cannot be draws of single precision, or nothing.
 
-    A single value that comes often is an atom, and a matter of the law.
+    A single value that comes often is an atom, and a matter of the distribution.
     """
     _, times = np.unique(samples, return_counts=True)
     repeated = 1 - times.size / samples.size

@@ -1,6 +1,6 @@
 """Probe an implementation of DP-SGD: what does it really do, as opposed to what it is accounted for?
 
-`probe` runs the implementation as a black box (see `calipers.probing.protocol`) and infers the law of its
+`probe` runs the implementation as a black box (see `calipers.probing.protocol`) and infers the distribution of its
 batches, the rate it samples at and the rate it accounts for, the divisor of the noisy sum, the clipping,
 the noise, and what changes when the dataset has one record more. Each finding carries its evidence and the
 probability that chance misled it; together they are wrong with probability at most `error_probability`.
@@ -14,6 +14,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from calipers.display import as_record
 from calipers.domains import OPEN_UNIT, SEED, Domain
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.probing.batches import BatchCounts, epochs_needed, loader_keys, rates_left, sampler_finding
@@ -36,7 +37,6 @@ from calipers.probing.rules import (
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
 from calipers.run import Run
 from calipers.samplers import scheme_named
-from calipers.shown import as_record
 
 SIZE = Domain(2, 2**31, integer=True)
 EPOCHS = Domain(2, 2**31, integer=True)
@@ -82,7 +82,7 @@ class ProbeReport:
 
 
 class HowToProbe(TypedDict, total=False):
-    """What every probe may be told besides the loop."""
+    """What every probe may be given besides the loop."""
 
     seed: int
     error_probability: float
@@ -223,7 +223,7 @@ def _schedule(lens: Lens, numbers: StepNumbers, size: int) -> Schedule:
 
 
 def _accounted_noise(configuration: Configuration, noise: float | None) -> list[Finding]:
-    """Whether the accountant is told the noise that is added."""
+    """Whether the accountant learns the noise that is added."""
     claimed = accounted(configuration)
     if claimed is None or noise is None or claimed[1] <= noise:
         return []
@@ -263,6 +263,6 @@ def _rate_findings(
         verdict = f"accounts at {fraction(claimed[0])}" + (", the rate it samples at" if agrees else "")
         if not agrees:
             verdict += f", but samples at {fraction(rate)}"
-        told = f"The accountant is given rate {claimed[0]!r} and noise multiplier {claimed[1]:g}."
-        found.append(Finding("accounting", verdict, told, error, alarm=not agrees))
+        reported = f"The accountant is given rate {claimed[0]!r} and noise multiplier {claimed[1]:g}."
+        found.append(Finding("accounting", verdict, reported, error, alarm=not agrees))
     return rate, found

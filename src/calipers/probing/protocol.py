@@ -77,7 +77,7 @@ class Finding:
     """One answer of a probe.
 
     `error_probability` bounds the chance that the verdict is wrong because of chance; 0 means that
-    nothing random entered it (differences of steps with equal noise, counts that contradict a law).
+    nothing random entered it (differences of steps with equal noise, counts that contradict a distribution).
     `alarm` marks what breaks the accounting or the training.
     """
 

@@ -174,8 +174,8 @@ def matching_run(
     words = {"sampler": "sampler", "normalization": "divisor", "noise_multiplier": "noise"}
     missing = [word for key, word in words.items() if found[key] is None] + ([] if clips else ["clipping"])
     if missing:
-        told = " that a probe can tell apart" if "sampler" in missing else ""
-        return None, f"No Run{told} describes this {' or this '.join(missing)}."
+        reported = " that a probe can tell apart" if "sampler" in missing else ""
+        return None, f"No Run{reported} describes this {' or this '.join(missing)}."
     drawn: dict[str, object] = {"sample_rate": rate}
     if not scheme_named(found["sampler"]).independent:
         drawn = {**loader} or {"batch_size": found["dataset_size"] // found["steps"]}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from calipers.bracket import Bracket, Evidence
 from calipers.domains import BELOW_ONE, NON_NEGATIVE, RESOLVED
 from calipers.errors import CertificationError
+from calipers.guarantee import GuaranteeSubject
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
-from calipers.reports.relations import Relation, relations
+from calipers.reports.relations import NeighborRelation, relations
 from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers.scope import in_units
-from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -67,19 +67,19 @@ class Answers:
     notes: tuple[str, ...] = ()
     closes: bool = False
     """Whether one pair is both proven and attained, and every bracket is as narrow as asked."""
-    stated: Stated | None = None
+    stated: GuaranteeSubject | None = None
     """What was measured, where it was no run."""
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[NeighborRelation, ...] = ()
     """Epsilon at the first delta for every neighboring relation, where that was asked for."""
 
     @property
     def epsilon(self) -> tuple[Claimed, ...]:
-        """epsilon at the deltas asked for, beside the usual claim."""
+        """epsilon at the deltas asked for, next to the claim of standard accounting."""
         return self._claimed("epsilon")
 
     @property
     def delta(self) -> tuple[Claimed, ...]:
-        """delta at the epsilons asked for, beside the usual claim."""
+        """delta at the epsilons asked for, next to the claim of standard accounting."""
         return self._claimed("delta")
 
     @property

@@ -1,4 +1,4 @@
-"""The curve that an audit found, beside the proof about the run that the target is said to be.
+"""The curve that an audit found, next to the proof about the run that the target is said to be.
 
 The attack's curve holds as a whole with the confidence of the audit; what is read off it at one place (an error rate, a
 delta) holds there. The proof is about the run described: where the attack crosses it, the target is another run.

@@ -50,7 +50,7 @@ _MOODS = {"falsified": "bad", "consistent": "good", "cannot tell": "open"}
 
 
 def report_audit(result: AuditResult, run: Run | None = None, measurement: Measurement | None = None) -> Report:
-    """An audit, beside the run that the target is said to be where one was described."""
+    """An audit, next to the run that the target is said to be where one was described."""
     text = audit_paragraph(result, run)
     described = None if measurement is None else (measurement, answer(measurement, _questions(result)))
     brief = brief_audit(result)
@@ -79,7 +79,7 @@ def report_audit(result: AuditResult, run: Run | None = None, measurement: Measu
 
 
 def brief_audit(result: AuditResult) -> Document:
-    """What a terminal and a notebook show: the verdict, the bounds beside claim and proof, how it was played."""
+    """What a terminal and a notebook show: the verdict, the bounds next to claim and proof, how it was played."""
     verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
     unasked = () if verdicts else (UNASKED,)
     played = (
@@ -185,7 +185,7 @@ def _questions(result: AuditResult) -> Questions:
 
 
 def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
-    """What the audit shows beside what is claimed and what is proven about the run described."""
+    """What the audit shows next to what is claimed and what is proven about the run described."""
     rows: list[tuple[Cell, ...]] = []
     for bound in (*result.epsilon, *result.delta):
         claim: Cell = "" if bound.claim is None or math.isinf(bound.claim) else claimed(bound.claim)
@@ -194,12 +194,12 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
     rows.append((name_of("mu", result.mu.at), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
     columns = ("quantity", sure, "claim", "at most (proof of the run)")
-    told = [number for number in range(len(columns)) if any(row[number] != "" for row in rows)]
+    reported = [number for number in range(len(columns)) if any(row[number] != "" for row in rows)]
     blocks: list[Block] = [
         Table(
             "Each bound holds on its own",
-            tuple(columns[number] for number in told),
-            tuple(tuple(row[number] for number in told) for row in rows),
+            tuple(columns[number] for number in reported),
+            tuple(tuple(row[number] for number in reported) for row in rows),
         )
     ]
     blocks += [Notice(text) if bad else Prose(text) for text, bad in judgements(result)]
@@ -245,7 +245,7 @@ def _evidence(result: AuditResult) -> dict[Evidence, list[str]]:
 
 
 def brief_one_run(result: OneRunResult) -> Document:
-    """One training run with canaries: the verdict, the bounds beside claim and proof, the assumptions."""
+    """One training run with canaries: the verdict, the bounds next to claim and proof, the assumptions."""
     rows: list[tuple[Cell, ...]] = []
     for bound in result.epsilon:
         claim: Cell = "" if bound.claim is None else claimed(bound.claim)

@@ -1,7 +1,7 @@
 """A certificate attached to a report: what it proves, the file, its hash, and how to check it.
 
 A report in HTML carries the file inside, so that whoever has the report has the certificate; Markdown and JSON name
-it by its place beside the report. All of them state the SHA-256 of the file, byte by byte, so that a reader can tell
+it by its place next to the report. All of them state the SHA-256 of the file, byte by byte, so that a reader can tell
 whether the certificate at hand is the one that was attached.
 """
 

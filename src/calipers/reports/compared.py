@@ -1,7 +1,7 @@
 """The report of a comparison: the verdict on every pair, the runs side by side, then each run by itself.
 
 Whatever the report of a single run says is here for every run: the bracket, the curves, what an attacker gets, what the
-usual accounting would have said, what to change, a paragraph to paste, and what licenses the numbers.
+standard accounting would have said, what to change, a paragraph to paste, and what licenses the numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ComparedRun:
 
 def report_comparison(comparison: Comparison, measurements: Sequence[Measurement], questions: Questions) -> Report:
     """Several runs side by side; `measurements` are those the comparison was made from, in its order."""
-    told = [
+    reported = [
         ComparedRun(name, measurement, *asked(measurement, questions))
         for name, measurement in zip(comparison.names, measurements, strict=True)
     ]
@@ -65,19 +65,19 @@ def report_comparison(comparison: Comparison, measurements: Sequence[Measurement
         brief,
         subject=", ".join(map(_with_file, comparison.names, comparison.files or comparison.names)),
         sections=(
-            _side_by_side(comparison.names, [one.answers for one in told]),
+            _side_by_side(comparison.names, [one.answers for one in reported]),
             _verdicts(comparison),
             _curves(comparison, measurements),
-            _claims(told),
-            _changes(told),
-            _paragraphs(told),
-            *(_run(number, one) for number, one in enumerate(told, start=1)),
+            _claims(reported),
+            _changes(reported),
+            _paragraphs(reported),
+            *(_run(number, one) for number, one in enumerate(reported, start=1)),
         ),
     )
     record = {
         **heading("compare", brief.verdict),
         "comparison": comparison_record(comparison),
-        "runs": [{"name": one.name, **measured(one.measurement, one.answers, one.found)} for one in told],
+        "runs": [{"name": one.name, **measured(one.measurement, one.answers, one.found)} for one in reported],
     }
     return Report(document, record)
 
@@ -152,9 +152,9 @@ def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     caption = f"From attack (at least) to proof (at most). {ROUNDED}"
     if len(names) <= MOST_SIDE_BY_SIDE:
         return Section("Side by side", (Table(caption, ("quantity", *names), tuple(rows)),))
-    told = [row for row in rows if row[0] != "separation"]  # the advantage again, as a distance
-    columns = ("run", *(str(row[0]) for row in told))
-    turned = tuple((name, *(row[number] for row in told)) for number, name in enumerate(names, start=1))
+    reported = [row for row in rows if row[0] != "separation"]  # the advantage again, as a distance
+    columns = ("run", *(str(row[0]) for row in reported))
+    turned = tuple((name, *(row[number] for row in reported)) for number, name in enumerate(names, start=1))
     return Section("Side by side", (Table(caption, columns, turned),))
 
 
@@ -165,20 +165,20 @@ def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Sect
     return Section("Curves", overlays(comparison.names, measurements))
 
 
-def _claims(told: Sequence[ComparedRun]) -> Section:
-    rows = [(one.name, *row) for one in told for row in claim_rows(one.answers)]
+def _claims(reported: Sequence[ComparedRun]) -> Section:
+    rows = [(one.name, *row) for one in reported for row in claim_rows(one.answers)]
     return usual_section(USUAL, rows, whose=("run",))
 
 
-def _changes(told: Sequence[ComparedRun]) -> Section:
-    texts = tuple(f"{one.name}: {remedy.sentence}" for one in told for remedy in one.found)
+def _changes(reported: Sequence[ComparedRun]) -> Section:
+    texts = tuple(f"{one.name}: {remedy.sentence}" for one in reported for remedy in one.found)
     return Section("What to change", (Items(texts) if texts else Prose("Nothing is known that would lower them."),))
 
 
-def _paragraphs(told: Sequence[ComparedRun]) -> Section:
+def _paragraphs(reported: Sequence[ComparedRun]) -> Section:
     return Section(
         "Paragraphs to paste",
-        tuple(Quote(f"{one.name}. {paragraph(one.answers, one.measurement.tolerance)}") for one in told),
+        tuple(Quote(f"{one.name}. {paragraph(one.answers, one.measurement.tolerance)}") for one in reported),
     )
 
 

@@ -9,7 +9,7 @@ positive rate: then A is no easier to attack than B, whatever the attack. The bo
 because then f_A >= u_A >= l_B - slack >= f_B - slack. The slack is printed with the verdict. It has
 to be there: an upper bound keeps a mass of about 1e-16 for what lies beyond its window, so no proof
 separates two runs exactly at alpha = 0. Curves may also cross, and then neither run is more
-private; a comparison at a single delta is still possible and is given beside the verdict.
+private; a comparison at a single delta is still possible and is given next to the verdict.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.display import PrintedDisplay
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
-from calipers.run import Run, as_phases, like_beside_like
+from calipers.run import Run, as_phases, with_one_adjacency
 from calipers.samplers import scheme_of
-from calipers.shown import Printed
 
 if TYPE_CHECKING:
     from calipers.curves.tradeoff import TradeoffCurve
@@ -68,7 +68,7 @@ class PairVerdict:
 
 
 @dataclass(frozen=True)
-class Comparison(Printed):
+class Comparison(PrintedDisplay):
     """Several measured runs and the verdict on each pair of them."""
 
     names: tuple[str, ...]
@@ -77,8 +77,8 @@ class Comparison(Printed):
     files: tuple[str, ...] = ()
     """The run files, where the runs were read from some."""
 
-    def _beside(self, name: str) -> list[tuple[Order, str]]:
-        """Every verdict about this run, told as if it came first, and the other run."""
+    def _next_to(self, name: str) -> list[tuple[Order, str]]:
+        """Every verdict about this run, given as if it came first, and the other run."""
         turned = [(_TURNED[v.order], v.first) for v in self.verdicts if v.second == name]
         return turned + [(v.order, v.second) for v in self.verdicts if v.first == name]
 
@@ -86,7 +86,7 @@ class Comparison(Printed):
     def winner(self) -> str | None:
         """The run that is proven to be at least as private as every other at every error rate, and more than one."""
         for name in self.names:
-            orders = [order for order, _ in self._beside(name)]
+            orders = [order for order, _ in self._next_to(name)]
             if Order.FIRST in orders and all(order in (Order.FIRST, Order.SAME) for order in orders):
                 return name
         return None
@@ -126,7 +126,7 @@ class Comparison(Printed):
             return tuple(verdict.sentence for verdict in self.verdicts)
         found = []
         for name in self.names:
-            worse = [other for order, other in self._beside(name) if order is Order.FIRST]
+            worse = [other for order, other in self._next_to(name) if order is Order.FIRST]
             if worse:
                 found.append(_sentence(name, ", ".join(worse), Order.FIRST))
         for order, words in _ALL_OF.items():
@@ -137,7 +137,7 @@ class Comparison(Printed):
 
 
 MOST_SIDE_BY_SIDE = 4
-"""Of more runs than this the table has one in each row, and pairs are told together."""
+"""Of more runs than this the table has one in each row, and pairs are given together."""
 _ALL_OF = {
     Order.SAME: f"Equally private (error rates within {setting(SLACK)})",
     Order.OPEN: "Nothing is proven for all error rates (bounds overlap or curves cross) between",
@@ -241,7 +241,7 @@ def compare(
     """
     from calipers.measure import measure
 
-    described = like_beside_like([as_phases(run) for run in (*runs, *named.values())])
+    described = with_one_adjacency([as_phases(run) for run in (*runs, *named.values())])
     if len(described) < 2:
         raise InputError(f"Expected at least two runs to compare, got {len(described)}.")
     own = tuple(names) or names_by_difference(described)[: len(runs)]
@@ -255,8 +255,8 @@ def compare(
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[ProfileBounds]:
     """Both bounds of every privacy profile on one grid of epsilons, read off the trade-off curves."""
     grid = shown_epsilons(measurements)
-    jaws = ([one.curve(side).delta(grid) for side in (Side.LOWER, Side.UPPER)] for one in measurements)
-    return [ProfileBounds(name, grid, *both) for name, both in zip(names, jaws, strict=True)]
+    bounds = ([one.curve(side).delta(grid) for side in (Side.LOWER, Side.UPPER)] for one in measurements)
+    return [ProfileBounds(name, grid, *both) for name, both in zip(names, bounds, strict=True)]
 
 
 def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:

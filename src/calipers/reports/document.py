@@ -2,7 +2,7 @@
 
 A report is built once, from numbers that were computed below, and rendered as HTML, as Markdown, in a notebook or in a
 terminal. What is decided here is decided for all of them: which way a number was rounded, which end of which bracket it
-is, and what stands beside it.
+is, and what stands next to it.
 
     Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code | AttachedText
 
@@ -231,8 +231,8 @@ def words_of(cell: Cell, between: str = " to ") -> str:
 def visible(text: str) -> str:
     """The text with every character that does not show, or cannot be written in UTF-8, as an escape.
 
-    Line breaks and tabs stay. Control characters are not allowed in HTML, and lone surrogates (file names that are not
-    UTF-8) in no encoding at all.
+    Line breaks and tabs stay. Control characters are not allowed in HTML, and single surrogates (file names that are
+    not UTF-8) in no encoding at all.
     """
     return "".join(_visible(character) for character in text)
 

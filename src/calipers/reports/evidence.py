@@ -27,15 +27,15 @@ KINDS = {
 
 
 def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "") -> Section:
-    """Which theorem, attack or computation licenses which numbers, each told once; then the publications in full."""
+    """Which theorem, attack or computation licenses which numbers, each given once; then the publications in full."""
     listed = list(evidence)
     columns = ("proves or shows", "kind", "statement or test", "source")
-    table = Table("Evidence", columns, tuple(map(tuple, told_once(listed))), wide=True)
+    table = Table("Evidence", columns, tuple(map(tuple, evidence_rows(listed))), wide=True)
     blocks = (table, Items(references([found for found, _ in listed])))
     return Section(f"Proofs and attacks behind each number{whose}", blocks, detail=True)
 
 
-class Told(NamedTuple):
+class EvidenceRow(NamedTuple):
     """One piece of evidence in words."""
 
     licenses: str
@@ -44,7 +44,7 @@ class Told(NamedTuple):
     source: str
 
 
-def told_once(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[Told]:
+def evidence_rows(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[EvidenceRow]:
     """Each piece after what it licenses; sentences that an earlier piece of its kind began with are not repeated."""
     listed = list(evidence)
     every = [name for _, names in listed for name in names]
@@ -56,7 +56,7 @@ def told_once(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[Told]:
         known = min(max((_shared(sentences, other) for other in others), default=0), len(sentences) - 1)
         others.append(sentences)
         said = f"{kind} as above" if known else kind
-        found.append(Told(licensed(names, every), said, " ".join(sentences[known:]), piece.source))
+        found.append(EvidenceRow(licensed(names, every), said, " ".join(sentences[known:]), piece.source))
     return found
 
 

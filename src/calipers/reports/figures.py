@@ -66,7 +66,7 @@ def _figure(view: View, curves: Sequence[Any], answers: Answers, others: Sequenc
     proof, attack = (view.read(curve) for curve in curves)
     lines = [view.line(PROOF, "proof", proof), view.line(ATTACK, "attack", attack)]
     named = (("proof", proof), ("attack", attack))
-    columns = view.both(*(view.bound(jaw, f"{view.says(jaw)} ({jaw})", values) for jaw, values in named))
+    columns = view.both(*(view.bound(which, f"{view.says(which)} ({which})", values) for which, values in named))
     if (fit := view.fit(answers)) is not None:
         lines.append(view.line(fit_label(answers), "fit", fit))
         columns.append(view.column("mu-GDP fit", fit, nearest))
@@ -74,7 +74,9 @@ def _figure(view: View, curves: Sequence[Any], answers: Answers, others: Sequenc
 
 
 def bracket_figure(answers: Answers) -> Figure:
-    """Epsilon at every delta asked for, or mu, as a pair of jaws with the usual claim as a diamond."""
+    """Epsilon at every delta asked for, or mu, as a pair of bounds with the claim of standard accounting as a
+    diamond.
+    """
     readings: tuple[Reading, ...] = answers.epsilon or (answers.leading,)
     shown = comparable(answers.runs)
     rows = tuple(
@@ -92,13 +94,13 @@ def bracket_figure(answers: Answers) -> Figure:
 
 
 def target_figure(quantity: str, achieved: Bracket, target: float) -> Figure:
-    """What a calibration achieves beside its target."""
+    """What a calibration achieves next to its target."""
     rows = (Interval(quantity, achieved.lower, achieved.upper, (("target", "claim", target),)),)
     return interval_figure("target", quantity, rows)
 
 
 def comparison_figure(names: Sequence[str], answers: Sequence[Answers], position: int) -> Figure:
-    """Epsilon of several runs at one delta, one pair of jaws each."""
+    """Epsilon of several runs at one delta, one pair of bounds each."""
     compared = [found.epsilon[position] for found in answers]
     brackets = zip(names, (row.bracket for row in compared), strict=True)
     rows = tuple(Interval(name, bracket.lower, bracket.upper) for name, bracket in brackets)
@@ -112,7 +114,7 @@ def interval_figure(
     cells: tuple[tuple[Cell, ...], ...] = (),
     columns: tuple[str, ...] = ("quantity", *ENDS),
 ) -> Figure:
-    """Pairs of jaws on one axis, with the table that says the same: both ends of each, where no other is given."""
+    """Pairs of bounds on one axis, with the table that says the same: both ends of each, where no other is given."""
     description = (
         "The left end is what an explicit attack shows, the right end what is proven; the truth lies between them."
     )

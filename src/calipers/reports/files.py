@@ -1,7 +1,7 @@
 """Where a report goes: the form by the ending of the file, the file checked before and written at once.
 
 A measurement may take minutes, an audit hours; a path that cannot work is refused before they begin. The file appears
-whole or not at all: it is written beside its place under a temporary name and then renamed.
+whole or not at all: it is written next to its place under a temporary name and then renamed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calipers.atomic_write import atomic_write
 from calipers.errors import InputError
 from calipers.provenance import origin
-from calipers.written import put_whole
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -66,7 +66,7 @@ def check_place(path: str | os.PathLike[str], what: str = "", *, overwrite: bool
 
 
 def refuse_foreign(place: Path, *, overwrite: bool) -> None:
-    """Refuse to replace a file that Calipers did not write, unless told to; an empty one is nobody's."""
+    """Refuse to replace a file that Calipers did not write, unless given to; an empty one is nobody's."""
     if overwrite or not place.is_file():
         return
     content = place.read_bytes()
@@ -127,6 +127,6 @@ def _origin(run: dict[str, object] | None) -> str:
 def write_whole(path: Path, content: str | bytes) -> None:
     """Put the text at the path in one step; a link is followed, the mode of a file that is replaced is kept."""
     try:
-        put_whole(path, [content.encode() if isinstance(content, str) else content])
+        atomic_write(path, [content.encode() if isinstance(content, str) else content])
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror or error}; choose another place.") from error

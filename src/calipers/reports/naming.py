@@ -32,9 +32,9 @@ def _columns(described: Sequence[Sequence[Run]]) -> list[list[str]]:
     columns = []
     for key in KEYS:
         values = [tuple(run.to_dict().get(key) for run in phases) for phases in described]
-        # What only some samplers have is told by the sampler.
-        told = {value for value in values if key not in _OF_A_SAMPLER or None not in value}
-        if len(told) > 1:
+        # What only some samplers have is given by the sampler.
+        reported = {value for value in values if key not in _OF_A_SAMPLER or None not in value}
+        if len(reported) > 1:
             columns.append([_said(key, value) for value in values])
     return columns
 

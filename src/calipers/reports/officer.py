@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
+from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.paragraph import report_this
 from calipers.scope import NOT_DP, in_units, neighbors_text, unit_name, unit_text
-from calipers.stated import NEIGHBORS
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement

@@ -58,5 +58,5 @@ def _overlay(view: View, names: Sequence[str], each: Sequence[Any], title: str, 
         lines.append(view.line(f"{name}, proof", f"run-{number}", proof))
         lines.append(view.line(f"{name}, attack", f"run-{number} dashed", attack))
         named = (("proof", proof), ("attack", attack))
-        columns += view.both(*(view.bound(jaw, f"{name}, {view.says(jaw)}", values) for jaw, values in named))
+        columns += view.both(*(view.bound(which, f"{name}, {view.says(which)}", values) for which, values in named))
     return view.figure(title, description, lines, columns)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from calipers._version import __version__
 from calipers.citations import implements
+from calipers.guarantee import NEIGHBORS, GuaranteeSubject
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
@@ -25,7 +26,6 @@ from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
 from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, neighbors_text, scope_text, unit_text
-from calipers.stated import NEIGHBORS, Stated
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -52,7 +52,7 @@ def _trained(runs: Sequence[Run]) -> str:
     return f"The model was trained with DP-SGD{phases} " + describe_phases(runs).replace("\n", " ")
 
 
-def _said(stated: Stated) -> tuple[str]:
+def _said(stated: GuaranteeSubject) -> tuple[str]:
     return (f"What is stated: {stated.sentence} {stated.about_lower}",)
 
 
@@ -98,7 +98,7 @@ def _gaussian(answers: Answers) -> str:
 
 
 def printed_regret(answers: Answers) -> float:
-    """At least the regret of mu as it is printed, rounded up: the number that stands beside it everywhere."""
+    """At least the regret of mu as it is printed, rounded up: the number that stands next to it everywhere."""
     if math.isinf(answers.mu.upper):
         return answers.regret
     return rounded_regret(answers, ceil_digits(answers.mu.upper))

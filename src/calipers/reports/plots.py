@@ -32,17 +32,17 @@ def draw_tradeoff(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
     ax.plot([0, 1], [1, 0], color=PAPER, linestyle="--", linewidth=1, label="perfect privacy")
     ax.set(xlabel="type I error (false positive rate)", ylabel="type II error (false negative rate)")
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    return _with_jaws(ax, points)
+    return _with_bounds(ax, points)
 
 
 def draw_profile(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
     """Privacy profiles, delta (logarithmic) against epsilon. Points with delta = 0 have no logarithm and stay out."""
     ax.set(xlabel="epsilon", ylabel="delta")
     ax.set_yscale("log", nonpositive="mask")
-    return _with_jaws(ax, points)
+    return _with_bounds(ax, points)
 
 
-def _with_jaws(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
+def _with_bounds(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
     for curve in points:
         ax.plot(curve.x, curve.y, color=COLORS[curve.side], linewidth=1.6, label=LABELS[curve.side])
     ax.legend(frameon=False)
@@ -53,7 +53,7 @@ def draw_profiles(ax: Axes, profiles: Sequence[ProfileBounds], *, smallest: floa
     """Bounds of several privacy profiles, one color each: solid the proof, dashed the attack, the truth between."""
     for i, (profile, color) in enumerate(zip(profiles, itertools.cycle(RUN_COLORS))):
         width = max(1.4, 3.4 - 0.6 * i)  # of two bounds that coincide the first stays visible around the second
-        lower, upper = (jaw.clip(min=0.1 * smallest) for jaw in (profile.lower, profile.upper))
+        lower, upper = (which.clip(min=0.1 * smallest) for which in (profile.lower, profile.upper))
         ax.fill_between(profile.epsilon, lower, upper, color=color, alpha=0.15, linewidth=0)
         ax.plot(profile.epsilon, upper, color=color, linewidth=width, label=profile.name)
         ax.plot(profile.epsilon, lower, color=color, linewidth=0.8 * width, linestyle="--")
@@ -62,13 +62,13 @@ def draw_profiles(ax: Axes, profiles: Sequence[ProfileBounds], *, smallest: floa
     ax.set(xlabel="epsilon", ylabel="delta", yscale="log", ylim=(smallest, 1.0))
     ax.set_xlim(left=0.0)
     ax.tick_params(axis="x", pad=7)  # in the corner the first labels of both axes would touch
-    # Beside the axes: curves run through every corner of them.
+    # Next to the axes: curves run through every corner of them.
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return ax
 
 
 def picture(draw: Callable[[Axes], object], file_format: str, *, wide: bool = False) -> bytes:
-    """One figure as "png" or "svg" bytes; `draw` gets the axes. A wide one has room for a legend beside them."""
+    """One figure as "png" or "svg" bytes; `draw` gets the axes. A wide one has room for a legend next to them."""
     figure = empty_figure((8.0 if wide else 6.0, 5.0))
     draw(figure.subplots())
     # A mark by which a later call knows its own file (calipers.reports.files).

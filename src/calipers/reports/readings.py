@@ -1,4 +1,5 @@
-"""A reading: one quantity of a measurement, where it was read, its bracket, the usual claim and what became of it.
+"""A reading: one quantity of a measurement, where it was read, its bracket, the claim of standard accounting and what
+became of it.
 
 A measurement is asked once, and its answers are a list of readings. The terminal, JSON, HTML, Markdown, the explorer
 and a comparison are views of that list, so that one number has one spelling wherever it stands.
@@ -43,7 +44,7 @@ def name_of(quantity: str, at: float | None) -> str:
 
 
 class Standing(enum.Enum):
-    """Where the usual claim stands beside the bracket."""
+    """Where the claim of standard accounting stands next to the bracket."""
 
     REFUTED = "refuted"
     COVERED = "covered"
@@ -82,7 +83,7 @@ class Claimed(Reading):
 
 
 def claimed(quantity: str, at: float, bracket: Bracket, claim: float, runs: Sequence[Run]) -> Claimed:
-    """A reading beside the usual claim; REFUTED and COVERED only when attack or proof say so."""
+    """A reading next to the claim of standard accounting; REFUTED and COVERED only when attack or proof say so."""
     if not comparable(runs):
         found = Standing.ELSEWHERE
     elif Decimal(ceil_digits(claim)) < Decimal(bracket.lower):
@@ -93,10 +94,10 @@ def claimed(quantity: str, at: float, bracket: Bracket, claim: float, runs: Sequ
 
 
 def comparable(runs: Sequence[Run]) -> bool:
-    """Whether the usual claim is about the same neighbors as the run."""
+    """Whether the claim of standard accounting is about the same neighbors as the run."""
     return all(run.adjacency != "substitute" for run in runs)
 
 
 def is_claimed_run(runs: Sequence[Run]) -> bool:
-    """Whether the usual accounting describes exactly what was executed."""
+    """Whether the standard accounting describes exactly what was executed."""
     return comparable(runs) and all(run.sampler == ASSUMED and run.normalization in PUBLIC for run in runs)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
+from calipers.display import plain
 from calipers.errors import CertificationError
 from calipers.provenance import sealed
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
 from calipers.run import Run
 from calipers.scope import scope_record
-from calipers.shown import plain
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -103,9 +103,9 @@ def played(record: Record, run: Run | None) -> tuple[Record, Record | None]:
 
 
 def calibrated_record(calibration: Calibration) -> Record:
-    """What was calibrated: the run's keys, with those that stand beside them; or what is stated."""
+    """What was calibrated: the run's keys, with those that stand next to them; or what is stated."""
     run = calibration.run
-    return run_record(calibration.phases) | calibration.beside if isinstance(run, Run) else run.stated.to_dict()
+    return run_record(calibration.phases) | calibration.release_keys if isinstance(run, Run) else run.stated.to_dict()
 
 
 def calibration_record(calibration: Calibration) -> Record:

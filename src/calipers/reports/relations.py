@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Relation:
+class NeighborRelation:
     """Epsilon at `delta` for one neighboring relation, or why the run has no such neighbors.
 
     `last_batch` is named where it is another one than the run was read with.
@@ -44,14 +44,14 @@ class Relation:
         return record | {"lower": self.epsilon.lower, "upper": self.epsilon.upper}
 
 
-def relations(measurement: Measurement, delta: float) -> tuple[Relation, ...]:
+def relations(measurement: Measurement, delta: float) -> tuple[NeighborRelation, ...]:
     """The measured run under all adjacencies, then with its last batch treated the other way if nobody named one."""
     if not measurement.runs or measurement.stated is not None or measurement.dataset_sizes is not None:
         return ()
     runs, found = measurement.runs, []
     for adjacency in ADJACENCIES:
         if adjacency == runs[0].adjacency:
-            found.append(Relation(adjacency, neighbors_text(runs[0]), delta, measurement.epsilon(delta)))
+            found.append(NeighborRelation(adjacency, neighbors_text(runs[0]), delta, measurement.epsilon(delta)))
         else:
             found.append(_changed(runs, delta, measurement.tolerance, adjacency=adjacency))
     other = _other_last_batch(runs)
@@ -70,7 +70,7 @@ def _other_last_batch(runs: tuple[Run, ...]) -> str:
     return ""
 
 
-def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: str) -> Relation:
+def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: str) -> NeighborRelation:
     from calipers.measure import measure
 
     adjacency, last_batch = change["adjacency"], change.get("last_batch", "")
@@ -80,8 +80,8 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
         words = neighbors_text(changed[0])
         epsilon = measure(changed, tolerance=tolerance).epsilon(delta)
     except CalipersError as error:
-        return Relation(adjacency, words, delta, None, str(error), last_batch)
-    return Relation(adjacency, words, delta, epsilon, last_batch=last_batch)
+        return NeighborRelation(adjacency, words, delta, None, str(error), last_batch)
+    return NeighborRelation(adjacency, words, delta, epsilon, last_batch=last_batch)
 
 
 def _with(run: Run, change: dict[str, str]) -> Run:
@@ -90,7 +90,7 @@ def _with(run: Run, change: dict[str, str]) -> Run:
     return Run.from_dict(record | {key: value for key, value in change.items() if key in record})
 
 
-def last_batch_notice(found: tuple[Relation, ...], runs: tuple[Run, ...]) -> str:
+def last_batch_notice(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]) -> str:
     """That the last batch is taken to be dropped, with the number it would have otherwise; empty where it was named."""
     row = next((one for one in found if one.last_batch), None)
     run = next((one for one in runs if one.sizes is not None), None)

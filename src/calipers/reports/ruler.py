@@ -1,4 +1,4 @@
-"""A ruler in text: one beam per bracket, jaws with their numbers, the claim below, a scale.
+"""A ruler in text: one beam per bracket, bounds with their numbers, the claim below, a scale.
 
     epsilon at delta = 1e-5
                                         at least 11.45 ▶◀ at most 11.801
@@ -58,7 +58,7 @@ def _row(axis: Axis, row: Interval, beam: int, *, named: bool) -> list[str]:
 
 
 def _placed(left: str, right: str, low: int, high: int, beam: int) -> str:
-    """Each number above its jaw, outside the bracket where there is room, else both as near as they go."""
+    """Each number above its bound, outside the bracket where there is room, else both as near as they go."""
     start = max(0, low + 1 - len(left))
     after = max(high, start + len(left) + 1)
     overhang = after + len(right) - beam

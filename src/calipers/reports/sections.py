@@ -1,7 +1,7 @@
 """The sections of a measurement's report, in the order in which a reader asks.
 
 What the words mean; how private the run is; what an attacker gets, also of a secret; what is not covered; what to
-change; what was run; what that looks like; what the usual accounting would have said; what to write about it; what
+change; what was run; what that looks like; what the standard accounting would have said; what to write about it; what
 licenses the numbers; what else to know; what to sign.
 """
 
@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from calipers.guarantee import GuaranteeSubject
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
@@ -44,7 +45,6 @@ from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
 from calipers.scope import unit_name, unit_text
-from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -84,9 +84,9 @@ _PASTE = (
 
 def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
     """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
-    told = ("unit", "records_per_unit")  # in one row, below
+    reported = ("unit", "records_per_unit")  # in one row, below
     # What a sampler has no use for is no setting of the run, whatever its default.
-    keys = [key for key in KEYS if key not in told and any(key in run.to_dict() for run in runs)]
+    keys = [key for key in KEYS if key not in reported and any(key in run.to_dict() for run in runs)]
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
     rows.append(("privacy unit", *(unit_text(run) for run in runs)))
@@ -115,11 +115,11 @@ def run_file(runs: Sequence[Run]) -> str:
 
 def calibrated_file(calibration: Calibration) -> str:
     """What was calibrated, as the text of a run file."""
-    beside = as_toml(calibration.beside)
+    beside = as_toml(calibration.release_keys)
     return beside + (run_file(calibration.phases) if calibration.phases else "")
 
 
-def stated_section(stated: Stated) -> Section:
+def stated_section(stated: GuaranteeSubject) -> Section:
     """What is stated, as a table and as a file."""
     ((_, keys),) = stated.to_dict().items()
     assert isinstance(keys, dict)
@@ -187,7 +187,7 @@ ROUNDED = "Lower values are rounded down, upper values up."
 
 
 def claim_number(reading: Reading) -> Cell:
-    """The usual claim, a promised upper value, rounded up; marked where an attack refutes it."""
+    """The claim of standard accounting, a promised upper value, rounded up; marked where an attack refutes it."""
     if reading.claim is None:
         return ""
     number = at_most(reading.claim)
@@ -211,7 +211,7 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
 
 
 def attacker_section(answers: Answers) -> Section:
-    """True positive rates at false positive rates, with guessing beside them."""
+    """True positive rates at false positive rates, with guessing next to them."""
     rows: list[tuple[Cell, ...]] = [(_one_in(fpr), *ends(bracket), nearest(fpr)) for fpr, bracket in answers.tpr]
     rows.append(("largest TPR - FPR", *ends(answers.advantage), nearest(0.0)))
     name = unit_name(answers.runs)
@@ -261,12 +261,12 @@ def claim_section(answers: Answers) -> Section:
 
 
 def usual_section(
-    told: str, rows: Sequence[tuple[Cell, ...]], *notices: Notice, whose: tuple[str, ...] = ()
+    reported: str, rows: Sequence[tuple[Cell, ...]], *notices: Notice, whose: tuple[str, ...] = ()
 ) -> Section:
     """What mainstream accounting would have said, row by row, after the column `whose` where there are several runs."""
     caption = f"Standard accounting (Poisson) next to the bracket{'s' if whose else ''}"
     table = (Table(caption, (*whose, *_CLAIM_COLUMNS), tuple(rows)),) if rows else ()
-    return Section("What standard accounting (Poisson) would have said", (Prose(told), *table, *notices))
+    return Section("What standard accounting (Poisson) would have said", (Prose(reported), *table, *notices))
 
 
 USUAL = (

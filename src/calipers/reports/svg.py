@@ -1,7 +1,7 @@
 """Pictures as inline SVG: shapes with classes, colored by the style sheet of the page around them.
 
 Every picture has a title and a description for readers who do not see it, ids made from its own name so that several
-pictures live on one page, and no color of its own: light, dark and paper are the style sheet's business. Jaws differ
+pictures live on one page, and no color of its own: light, dark and paper are the style sheet's business. Bounds differ
 in color, in dash and in the shape at their ends, so no reader depends on color alone.
 """
 
@@ -15,7 +15,7 @@ from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
 
 WIDTH, HEIGHT = 420, 330
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 12, 48
-ROW, JAW = 84, 7
+ROW, ARROW = 84, 7
 # About how wide a letter of the labels is, to keep labels inside the picture.
 LETTER = 6.6
 
@@ -31,14 +31,14 @@ def swatch(role: str) -> str:
 
 
 def mark_swatch(role: str) -> str:
-    """A sample of a jaw, or of a mark, for the legend of intervals."""
+    """A sample of a bound, or of a mark, for the legend of intervals."""
     shapes = {"attack": "M19 1V15l-7 -4v-6z", "proof": "M11 1V15l7 -4v-6z"}
     kind = "jaw" if role in shapes else "mark"
     return _swatch(16, f'<path class="{kind} {escape(role)}" d="{shapes.get(role, "M15 0l6 8l-6 8l-6 -8z")}"/>')
 
 
 def _swatch(height: int, shape: str) -> str:
-    """Decoration, since the label beside it says what it is."""
+    """Decoration, since the label next to it says what it is."""
     size = f'viewBox="0 0 30 {height}" width="30" height="{height}"'
     return f'<svg class="swatch" {size} aria-hidden="true">{shape}</svg>'
 
@@ -133,18 +133,18 @@ def _along(axis: Axis, value: float) -> float:
 
 
 def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str]:
-    """A beam between two bounds, the row's name above it. Jaws open towards each other, like those of calipers."""
+    """A beam between two bounds, the row's name above it. Bounds open towards each other, like those of calipers."""
     low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + (54 if named else 32)
     upper, lower = _number(y - 11), _number(y + 11)
     parts = [
         f'<line class="beam" x1="{_number(low)}" y1="{_number(y)}" x2="{_number(high)}" y2="{_number(y)}"/>',
-        f'<path class="jaw attack" d="M{_number(low)} {upper}V{lower}l{-JAW} -7v-8z"/>',
+        f'<path class="jaw attack" d="M{_number(low)} {upper}V{lower}l{-ARROW} -7v-8z"/>',
     ]
     if math.isfinite(row.upper):
-        parts.append(f'<path class="jaw proof" d="M{_number(high)} {upper}V{lower}l{JAW} -7v-8z"/>')
+        parts.append(f'<path class="jaw proof" d="M{_number(high)} {upper}V{lower}l{ARROW} -7v-8z"/>')
     if named:
         parts.append(f'<text class="row" x="16" y="{_number(top + 17)}">{escape(_short(row.label))}</text>')
-    parts += _jaw_numbers(row, low, high, y - 16)
+    parts += _bound_numbers(row, low, high, y - 16)
     for _, role, value in row.marks:
         if axis.holds(value):
             x, text = _along(axis, value), claim_digits(value)
@@ -155,8 +155,8 @@ def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str
     return parts
 
 
-def _jaw_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
-    """What the bounds say, above them: the attack's number ends at its jaw, the proof's begins at its own."""
+def _bound_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
+    """What the bounds say, above them: the attack's number ends at its bound, the proof's begins at its own."""
     left = f"≥ {floor_digits(row.lower)}"
     right = f"≤ {ceil_digits(row.upper)}" if math.isfinite(row.upper) else "none proven"
     begin = min(max(high, 16 + len(left) * LETTER + 8), WIDTH - 16 - len(right) * LETTER)

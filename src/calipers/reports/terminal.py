@@ -1,4 +1,4 @@
-"""A document in a terminal: the verdict, a ruler with numbers on its jaws, what to report, then the table.
+"""A document in a terminal: the verdict, a ruler with numbers on its bounds, what to report, then the table.
 
 The proofs and attacks behind each number are shown when asked for (`explain`); notes are never cut. Color is
 only for a terminal that wants it, so a piped report is plain; where the stream knows no such signs, the ruler is drawn
@@ -168,7 +168,7 @@ def _lines(cell: parts.Cell, between: str, fold: int = _WIDE) -> list[str]:
 
 
 def _folded(words: str, most: int) -> list[str]:
-    """Words in lines of at most so many columns, where they can be parted: not beside a sign such as "="."""
+    """Words in lines of at most so many columns, where they can be parted: not next to a sign such as "="."""
     held = _SIGN.sub("\u00a0\\1\u00a0", visible(words))
     return [line.replace("\u00a0", " ") for line in _wrap(held, most) or [""]]
 

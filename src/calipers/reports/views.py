@@ -1,4 +1,4 @@
-"""Three ways to look at how well two datasets are told apart: error rates, low error rates, the privacy profile.
+"""Three ways to look at how well two datasets are distinguished: error rates, low error rates, the privacy profile.
 
 A view knows its axes, at which places curves are drawn and listed, what is read off a curve there and off the Gaussian
 fit, and which of proof and attack lies below. Every reading is a bound at its place. For the false negative rate
@@ -62,13 +62,13 @@ class View:
         """What is read where it is listed."""
         return name, [rounded(float(value)) for value in values(self.listed)]
 
-    def says(self, jaw: str) -> str:
+    def says(self, which: str) -> str:
         """Which way a "proof" or an "attack" bounds what is read, in words."""
-        return AT_LEAST if (jaw == "proof") is self.proof_below else AT_MOST
+        return AT_LEAST if (which == "proof") is self.proof_below else AT_MOST
 
-    def bound(self, jaw: str, name: str, values: Values) -> Column:
+    def bound(self, which: str, name: str, values: Values) -> Column:
         """The column of a "proof" or an "attack"."""
-        return self.column(name, values, at_least if self.says(jaw) == AT_LEAST else at_most)
+        return self.column(name, values, at_least if self.says(which) == AT_LEAST else at_most)
 
     def fit(self, answers: Answers) -> Values | None:
         """What (mu, delta0) alone would promise; None where no finite mu is proven."""

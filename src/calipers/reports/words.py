@@ -40,8 +40,8 @@ def describe_calibrated(calibration: Calibration) -> str:
     """What was calibrated: the phases of a run, with what else is done with them; or what is stated."""
     if not calibration.phases:
         return calibration.run.stated.sentence  # type: ignore[union-attr]  # correlated noise has no phases
-    told = ", ".join(f"{name} = {value}" for name, value in calibration.beside.items())
-    return describe_phases(calibration.phases) + (f" In addition: {told}." if told else "")
+    reported = ", ".join(f"{name} = {value}" for name, value in calibration.release_keys.items())
+    return describe_phases(calibration.phases) + (f" In addition: {reported}." if reported else "")
 
 
 def describe_subject(answers: Answers) -> str:

@@ -69,7 +69,7 @@ _DRAWING = {
 }
 SAMPLERS = tuple(_SCHEMES)
 ASSUMED = "poisson"
-"""The sampler that the usual accounting assumes, whatever was executed."""
+"""The sampler that the standard accounting assumes, whatever was executed."""
 
 
 def __getattr__(name: str) -> object:

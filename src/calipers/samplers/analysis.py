@@ -6,9 +6,11 @@ draws, audits for what there is to enumerate.
 
 **Analysis.** How a run exposes one record (or one unit of several): proofs above, attacks below.
 
-A `Proof` says that each of `count` participations is dominated by the UPPER laws of its source; proofs of one exposure
-compete, and the least bound counts. An `Attack` says what each participation shows once everybody's gradients are
-chosen: its LOWER laws; attacks compete too, and the most that any of them shows counts. A pair that is both proven and
+A `Proof` says that each of `count` participations is dominated by the pessimistic PLDs of its source; proofs of one
+exposure compete, and the least bound counts. An `DividedAttack` says what each participation shows once everybody's
+gradients are chosen: its optimistic PLDs; attacks compete too, and the most that any of them shows counts. A pair that
+is both proven
+    and
 attained is the source of both, and then the bracket closes. Where the neighbors of a dataset expose a record
 differently, each has an exposure of its own, and the largest counts.
 
@@ -28,19 +30,19 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.core.dealt_unit import DealtUnit
-from calipers.laws.core.drawn_shift import Shifts
-from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 from calipers.mechanisms.gaussian import NOISE, gaussian
 from calipers.numerics.types import FloatArray
+from calipers.pld.core.allocated_unit import AllocatedUnit
+from calipers.pld.core.drawn_shift import Shifts
+from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair, TwoSidedPair
 from calipers.run_fields import RunFields
 from calipers.run_keys import OWN_KEYS, whole
 
 if TYPE_CHECKING:
-    from calipers.laws.allocated.switching import SwitchingAttack
+    from calipers.pld.allocation.adaptive_sign import AdaptiveSignAttack
     from calipers.samplers.law import Sampler
 
-Kind = TypeVar("Kind", bound=AnySource, covariant=True)
+Kind = TypeVar("Kind", bound=AnyPair, covariant=True)
 
 KNOWN_TIME = "The record takes part in"
 SEEN_ALONE = (
@@ -50,22 +52,24 @@ SEEN_ALONE = (
 
 
 @dataclass(frozen=True)
-class Participations(Generic[Kind]):
-    """`count` participations, each with the laws of `source`; `beside`: those of another kind that are there too."""
+class CompositionFactor(Generic[Kind]):
+    """`count` participations, each with the distributions of `source`; `additional`: those of another kind that are
+    there too.
+    """
 
     source: Kind
     count: int
     statement: str
-    beside: tuple[tuple[Kind, int], ...] = field(default=(), kw_only=True)
+    additional: tuple[tuple[Kind, int], ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
-class Proof(Participations[UpperSource]):
-    """Participations, each dominated by the laws of its source.
+class Proof(CompositionFactor[DominatingPair]):
+    """Participations, each dominated by the distributions of its source.
 
     `reason` begins a sentence that the evaluation ends with how many there are. `published`: others publish the same
-    bound, and ours is never the larger for its rounding (`calipers.laws.composed.product`). `lengths`: how far a
-    participation moves what is released, in units of the noise, for whoever is told: another proof, of all phases that
+    bound, and ours is never the larger for its rounding (`calipers.pld.composition.product`). `lengths`: how far a
+    participation moves what is released, in units of the noise, for whoever learns: another proof, of all phases that
     have them (`calipers.measure.units`).
     """
 
@@ -85,16 +89,16 @@ class Proof(Participations[UpperSource]):
 
 
 @dataclass(frozen=True)
-class Attack(Participations[LowerSource]):
-    """Participations, each of which shows the laws of its source to whoever plays the `scene`.
+class Attack(CompositionFactor[AttainedPair]):
+    """Participations, each of which shows the distributions of its source to whoever plays the `description`.
 
     `one_sided`: the source is composed from below only. `rival`: an attack that is made for the number asked for,
     where all participations are alike.
     """
 
-    scene: str
+    description: str
     one_sided: bool = False
-    rival: SwitchingAttack | None = None
+    rival: AdaptiveSignAttack | None = None
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,11 @@ release = functools.lru_cache(maxsize=64)(gaussian)
 
 
 def closed(
-    source: LawSource, count: int, statement: str, reason: str, scene: str, lengths: Shifts | None = None
+    source: TwoSidedPair, count: int, statement: str, reason: str, description: str, lengths: Shifts | None = None
 ) -> Analysis:
     """A pair that is proven and attained."""
     proof = Proof(source, count, statement, reason, lengths=lengths)
-    return Analysis((proof,), Attack(source, count, statement, scene))
+    return Analysis((proof,), Attack(source, count, statement, description))
 
 
 def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:
@@ -169,7 +173,7 @@ class AuditedSums(ABC):
 class Scheme(ABC):
     """One way of drawing batches.
 
-    name: the word for it in runs, on the command line and in JSON. summary: a few words beside it in a list.
+    name: the word for it in runs, on the command line and in JSON. summary: a few words next to it in a list.
     independent: every record enters every step by its own coin, so that a step is an epoch of its own.
     whole_epochs: batches are drawn for an epoch at a time.
     equal_batches: every batch has the same public number of records.
@@ -254,8 +258,8 @@ class Scheme(ABC):
             UnsupportedError: Nothing is proven for the adjacency, the view or the unit of this run.
         """
 
-    def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
-        """How the records of a unit are dealt into batches, and how often; None where that is not said."""
+    def revealed_allocation(self, run: RunFields) -> tuple[AllocatedUnit, int] | None:
+        """How the records of a unit are allocated to batches, and how often; None where that is not said."""
         return None
 
     def unit_attack(self, run: RunFields) -> Attack | None:

@@ -21,13 +21,12 @@ from scipy import special
 
 from calipers.citations import implements
 from calipers.domains import COUNT, Domain, choice
-from calipers.laws.core.dealt_unit import DealtUnit
 from calipers.numerics.types import FloatArray, IntArray
+from calipers.pld.core.allocated_unit import AllocatedUnit
 from calipers.run_fields import RunFields
-from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Scheme, known_times
-from calipers.samplers.dealt import (
+from calipers.samplers.allocated import (
+    allocated_unit,
     at_places,
-    dealt_unit,
     epochs_of,
     hidden_alone,
     kept_noise,
@@ -35,6 +34,7 @@ from calipers.samplers.dealt import (
     summed_unit,
     whole_epochs_of,
 )
+from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Scheme, known_times
 from calipers.samplers.draws import permuted, sliced, throw
 from calipers.samplers.law import Sampler, SamplerLaw
 from calipers.samplers.units import binomial_shifts
@@ -136,9 +136,9 @@ class BallsAndBinsScheme(Scheme):
         """A record hidden in one of M batches; with one batch there is nothing to hide."""
         return known_times(run, epochs_of(run)) if run.steps_per_epoch == 1 else hidden_alone(run, 1.0)
 
-    def dealt(self, run: RunFields) -> tuple[DealtUnit, int]:
+    def revealed_allocation(self, run: RunFields) -> tuple[AllocatedUnit, int]:
         """Into bins."""
-        return dealt_unit(run, run.steps_per_epoch)
+        return allocated_unit(run, run.steps_per_epoch)
 
     def unit_attack(self, run: RunFields) -> Attack:
         """An epoch that ends early leaves records out that would have come later."""

@@ -23,8 +23,8 @@ from calipers.citations import implements
 from calipers.errors import UnsupportedError
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
+from calipers.samplers.allocated import at_places, epochs_of, whole_epochs_of
 from calipers.samplers.analysis import Analysis, AuditedSums, Configurations, closed, known_times, release
-from calipers.samplers.dealt import at_places, epochs_of, whole_epochs_of
 from calipers.samplers.equal_batches import CutScheme, EqualBatches, batches_of, unchanged_steps
 from calipers.samplers.law import SamplerLaw
 from calipers.samplers.units import known_unit, together
@@ -131,10 +131,10 @@ def _moved_up(run: RunFields) -> Analysis:
     keep = run.last_batch == "keep"
     full = batches_of(larger, run.batch_size, keep) - keep
     squares = sum(count * (4 * min(steps, full) + (steps > full)) for steps, count in run.epoch_parts)
-    scene = (
+    description = (
         "The record is the first of all, and the first records of the batches have gradients of alternating sign along "
         "a unit vector, all others zero, so every batch sum moves by 2 as the records move up by one place."
     )
     shift = math.sqrt(squares) / run.noise_multiplier
     reason = "All records behind the one that is added or removed move by one place, so that every batch sum changes:"
-    return closed(release(shift), 1, "calipers:fixed-order", reason, scene)
+    return closed(release(shift), 1, "calipers:fixed-order", reason, description)

@@ -1,7 +1,7 @@
 """Exact random draws that never hold the whole dataset.
 
 Three primitives, from which every sampler is built. "Exact" means: if the generator's words are
-uniform and independent, the result has the stated law, in integer arithmetic throughout
+uniform and independent, the result has the stated distribution, in integer arithmetic throughout
 (`permuted`, `throw`) or up to the stated floating-point error (`bernoulli_indices`).
 
 **Bernoulli indices by gaps.** Toss an independent q-coin for each index. The number of failures
@@ -47,7 +47,7 @@ DENSE_LIMIT = 2**22
 def bernoulli_indices(size: int, rate: float, rng: np.random.Generator, *, block: int = BLOCK) -> IntArray:
     """Each index of range(size) independently with probability `rate`, in increasing order.
 
-    Post-condition: the law is that of `size` independent Bernoulli(rate) tosses; an index's
+    Post-condition: the distribution is that of `size` independent Bernoulli(rate) tosses; an index's
     probability, given the previous success, is off by a relative error of at most about 2e-15/rate,
     because exponential variates are spaced up to 8.5e-16 apart and the quotient is rounded.
     Memory: O(number of successes + block).

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.allocated.average import LITTLE, AllocationPair
-from calipers.laws.core.source import LawSource
+from calipers.pld.allocation.average import LITTLE, AllocationPair
+from calipers.pld.core.source import TwoSidedPair
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, closed, release
 from calipers.samplers.law import Sampler, SamplerLaw
@@ -208,7 +208,7 @@ def added_or_removed(run: RunFields) -> Analysis:
     batch, keep, shift = run.sizes[1], run.last_batch == "keep", 1.0 / run.noise_multiplier
     full = batches_of(found.larger, batch, keep) - keep
     epochs, least = 0, 2.0 * LITTLE.low
-    hidden: list[tuple[LawSource, int]] = []
+    hidden: list[tuple[TwoSidedPair, int]] = []
     for steps, count in run.epoch_parts:
         rounds, times = min(steps, full), 1 if once else count
         # One order: more noise than there is can only weaken the attack, and below that the proof is another one.
@@ -222,13 +222,13 @@ def added_or_removed(run: RunFields) -> Analysis:
         assert last is not None
         return closed(last, 1, "dong2022:cor2.13", f"{_KEPT}; here it is the only one. It is", f"{_OPPOSED}{_LAST}.")
     more = (*hidden[1:], *(((last, 1),) if last is not None else ()))
-    scene = f"{_OPPOSED}{_LAST if epochs else ''}."
-    attack = Attack(*hidden[0], ADD_REMOVE, scene, beside=more)
+    description = f"{_OPPOSED}{_LAST if epochs else ''}."
+    attack = Attack(*hidden[0], ADD_REMOVE, description, additional=more)
     if once and run.noise_multiplier < least * math.sqrt(run.begun_epochs):
         moved = shift * math.sqrt(4.0 * run.begun_epochs + epochs)
         known = Proof(release(moved), 1, "dong2022:cor2.13", f"{_KEPT if epochs else _HIDDEN}; revealed, it is")
         return Analysis((known,), attack)
-    return Analysis((Proof(*hidden[0], ADD_REMOVE, _KEPT if epochs else _HIDDEN, beside=more),), attack)
+    return Analysis((Proof(*hidden[0], ADD_REMOVE, _KEPT if epochs else _HIDDEN, additional=more),), attack)
 
 
 class CutScheme(Scheme):

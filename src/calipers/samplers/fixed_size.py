@@ -4,11 +4,12 @@ Without replacement every set of B records is equally likely; with replacement e
 a uniformly random record, so a record may come several times.
 
 **Without replacement.** A record in the batch displaces another one, so under add-remove one record moves the sum by
-*two* clipped gradients (`calipers.laws.drawn.fixed_size`). Several records of a unit: j of them are in the batch, j
-hypergeometric (`calipers.laws.core.drawn_shift`, `calipers.laws.drawn.counted`).
+*two* clipped gradients (`calipers.pld.subsampling.fixed_size`). Several records of a unit: j of them are in the batch,
+j hypergeometric (`calipers.pld.core.drawn_shift`, `calipers.pld.subsampling.counted`).
 
 **With replacement.** A record may be in a batch several times, and displaces another one each time: j places, j
-binomial(B, 1/N) (`calipers.laws.core.drawn_shift` where it is added or removed, `calipers.laws.drawn.counted` else).
+binomial(B, 1/N) (`calipers.pld.core.drawn_shift` where it is added or removed, `calipers.pld.subsampling.counted`
+else).
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import numpy as np
 
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
-from calipers.laws.core.drawn_shift import Shifts, drawn_shift
-from calipers.laws.core.gaussian_part import gaussian_mixture_part
-from calipers.laws.core.pair import Pair
-from calipers.laws.core.part_algebra import RoundedPair
-from calipers.laws.drawn.counted import CountedPair
-from calipers.laws.drawn.fixed_size import fixed_size_attacks, fixed_size_proof
 from calipers.numerics.binomial import hypergeometric
 from calipers.numerics.types import FloatArray, IntArray
+from calipers.pld.core.drawn_shift import Shifts, drawn_shift
+from calipers.pld.core.gaussian_part import gaussian_mixture_part
+from calipers.pld.core.pair import Pair
+from calipers.pld.core.part_algebra import RoundedPair
+from calipers.pld.subsampling.counted import CountedPair
+from calipers.pld.subsampling.fixed_size import fixed_size_attacks, fixed_size_proof
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import (
     Analysis,
@@ -97,7 +98,7 @@ PROVEN = (
 )
 
 
-def displaced_scene(run: RunFields) -> str:
+def displacement_description(run: RunFields) -> str:
     """Everybody's gradients."""
     instead = {"add-remove": "", "zero-out": ", zero once zeroed out", "substitute": ", -u once replaced"}
     return (
@@ -107,7 +108,7 @@ def displaced_scene(run: RunFields) -> str:
     )
 
 
-class DisplacingScheme(Scheme):
+class FixedSizeScheme(Scheme):
     """Batches of B records in every step, whatever the step before drew."""
 
     whole_epochs = False
@@ -156,18 +157,20 @@ def counted_attacks(counts: Shifts, adjacency: str) -> tuple[Pair, ...]:
 
 
 def several_places(run: RunFields, counts: Shifts) -> Analysis:
-    """A unit of which j records (or copies) are in a batch, j drawn with the given law, each displacing another."""
-    steps, scene, statement = run.total_steps, displaced_scene(run), "calipers:counted"
+    """A unit of which j records (or copies) are in a batch, j drawn with the given distribution, each displacing
+    another.
+    """
+    steps, description, statement = run.total_steps, displacement_description(run), "calipers:counted"
     pairs = counted_attacks(counts, run.adjacency)
     if run.adjacency == "add-remove":
-        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, scene, _doubled(counts))
-    attacks = [Attack(pair, steps, statement, scene, one_sided=True) for pair in pairs]
-    told = counts if run.adjacency == "zero-out" else _doubled(counts)
-    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.", lengths=told)
+        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, description, _doubled(counts))
+    attacks = [Attack(pair, steps, statement, description, one_sided=True) for pair in pairs]
+    revealed = counts if run.adjacency == "zero-out" else _doubled(counts)
+    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.", lengths=revealed)
     return Analysis((proof,), attacks[0], tuple(attacks[1:]))
 
 
-class WithoutReplacementScheme(DisplacingScheme):
+class WithoutReplacementScheme(FixedSizeScheme):
     """B distinct records in every step."""
 
     name = "without-replacement"
@@ -194,13 +197,13 @@ class WithoutReplacementScheme(DisplacingScheme):
 
     def analyze(self, run: RunFields) -> Analysis:
         """One pair where a record is added or removed; else the worst of either order, and the attacks."""
-        shift, steps, scene = 1.0 / run.noise_multiplier, run.total_steps, displaced_scene(run)
+        shift, steps, description = 1.0 / run.noise_multiplier, run.total_steps, displacement_description(run)
         if run.records_per_unit > 1:
             return several_places(run, _counts(*sizes_of(run), run.records_per_unit, shift))
         proof, attacks = _pairs(run.rate, shift, run.adjacency)
         if run.adjacency == "add-remove" or run.rate == 1.0:
-            return closed(proof, steps, "calipers:fixed-size", CLOSED, scene)
-        first, *others = (Attack(pair, steps, "calipers:fixed-size", scene, one_sided=True) for pair in attacks)
+            return closed(proof, steps, "calipers:fixed-size", CLOSED, description)
+        first, *others = (Attack(pair, steps, "calipers:fixed-size", description, one_sided=True) for pair in attacks)
         return Analysis((Proof(proof, steps, "calipers:fixed-size", PROVEN),), first, tuple(others))
 
     def draw(self, sums: AuditedSums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
@@ -229,7 +232,7 @@ def _counts(dataset_size: int, batch_size: int, records: int, shift: float) -> S
     return Shifts.of([shift * j for j in range(records + 1)], [float(chance) for chance in chances], rounding)
 
 
-class WithReplacementScheme(DisplacingScheme):
+class WithReplacementScheme(FixedSizeScheme):
     """B places, each with a record of its own draw."""
 
     name = "with-replacement"

@@ -1,6 +1,6 @@
-"""What a sampler says about itself: the law of which records meet which rounds.
+"""What a sampler says about itself: the distribution of which records meet which rounds.
 
-The privacy of DP-SGD does not depend on the batch size as such. It depends on the joint law of
+The privacy of DP-SGD does not depend on the batch size as such. It depends on the joint distribution of
 the rounds one record takes part in, and on what the other records' batches tell about them.
 `SamplerLaw` holds exactly that, in numbers. It is produced by the object that draws the batches,
 so the analysis cannot describe another sampler than the one that ran.
@@ -10,7 +10,7 @@ Within an epoch of M rounds a record takes part
 
 - by coins: in each round independently with probability q. There is nothing that ties rounds
   together, so every round counts as an epoch of its own: M = 1, and `epochs` is the number of steps;
-- dealt: in at most one round, uniformly one of the M if it is kept;
+- allocated: in at most one round, uniformly one of the M if it is kept;
 - in a fixed order: in one round known beforehand, the same in every epoch.
 
 Fixed batch sizes reveal positions. If every batch holds exactly B records and an adversary knows
@@ -48,7 +48,7 @@ _KEYS = {field.name for field in dataclasses.fields(RunFields)} - {"dataset_size
 
 @dataclass(frozen=True)
 class SamplerLaw:
-    """The law of participation of one record, as the accounting needs it.
+    """The distribution of participation of one record, as the accounting needs it.
 
     Attributes:
         sampler: the sampler's name, the word used everywhere in Calipers.
@@ -85,7 +85,7 @@ class SamplerLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler(ABC):
-    """What every batch sampler offers: it draws, it states the law it draws from, and the keys of such a run.
+    """What every batch sampler offers: it draws, it states the distribution it draws from, and the keys of such a run.
 
     `dataset_size` is the number of records N; batches hold indices in range(N). `batch_size` is the size that was asked
     for, where one was.
@@ -122,7 +122,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def law(self) -> SamplerLaw:
-        """The law of the batches that `batches` draws."""
+        """The distribution of the batches that `batches` draws."""
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """All batches of the run in order, each drawn from `rng` when it is asked for."""

@@ -1,7 +1,7 @@
 """Random allocation: every record takes part in exactly k of all t steps, drawn uniformly and independently.
 
 The likelihood ratio of a record is an elementary symmetric mean of the steps' ratios
-(`calipers.laws.allocated.several_rounds`). With k = 1 it is a record hidden in one of t batches, and the bracket
+(`calipers.pld.allocation.several_rounds`). With k = 1 it is a record hidden in one of t batches, and the bracket
 closes.
 
 **Drawing.** Random allocation: every record takes part in exactly k of the t steps, uniformly, independently of the
@@ -18,13 +18,13 @@ import numpy as np
 
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
-from calipers.laws.allocated.several_rounds import several_rounds_attack, several_rounds_proof, tilts_for
-from calipers.laws.composed.shuffle_product import AttackProduct
-from calipers.laws.core.source import LowerSource, UpperSource
 from calipers.numerics.types import IntArray
+from calipers.pld.allocation.several_rounds import several_rounds_attack, several_rounds_proof, tilts_for
+from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.core.source import AttainedPair, DominatingPair
 from calipers.run_fields import RunFields
+from calipers.samplers.allocated import hidden, hidden_noise
 from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, known_times
-from calipers.samplers.dealt import hidden, hidden_noise
 from calipers.samplers.law import Sampler, SamplerLaw
 
 _MOST_PLACES = 2**29
@@ -157,7 +157,7 @@ class RandomAllocationScheme(Scheme):
             STATEMENT,
             f"The {chosen} steps of a record are one of each of {chosen} groups of about {steps // chosen} steps, "
             "groups that are drawn and revealed",
-            beside=above[1:],
+            additional=above[1:],
         )
         attacks = [_attack(run, factors) for factors in below]
         return Analysis((proof,), attacks[0], tuple(attacks[1:]))
@@ -175,25 +175,25 @@ class RandomAllocationScheme(Scheme):
         )
 
 
-def _attack(run: RunFields, factors: tuple[tuple[LowerSource, int], ...]) -> Attack:
+def _attack(run: RunFields, factors: tuple[tuple[AttainedPair, int], ...]) -> Attack:
     replaced = run.adjacency == "substitute"
     instead = ", its replacement's the opposite one," if replaced else ""
     mean = "e_k(Y_1, ..., Y_t)"
     score = f"log({mean} / e_k(1/Y_1, ..., 1/Y_t)) - t/(2 sigma^2)" if replaced else f"log({mean} / C(t, k))"
-    scene = (
+    description = (
         f"The record's clipped gradient is the same unit vector in every step{instead} and all other gradients are "
         f"zero. With x_i the sum of step i along it over sigma, Y_i = exp(x_i/sigma - 1/(2 sigma^2)) and e_k the "
         f"elementary symmetric polynomial, the score of the run is {score}; the certified figure is that of a weaker "
         "test, a sum of log(1 + c Y_i)."
     )
-    scene = scene.replace(" - t/(2 sigma^2)", "") if replaced else scene
-    return Attack(*factors[0], STATEMENT, scene, one_sided=True, beside=factors[1:])
+    description = description.replace(" - t/(2 sigma^2)", "") if replaced else description
+    return Attack(*factors[0], STATEMENT, description, one_sided=True, additional=factors[1:])
 
 
 @functools.lru_cache(maxsize=16)
 def _factors(
     noise: float, steps: int, chosen: int, adjacency: str
-) -> tuple[tuple[tuple[UpperSource, int], ...], tuple[tuple[tuple[LowerSource, int], ...], ...]]:
+) -> tuple[tuple[tuple[DominatingPair, int], ...], tuple[tuple[tuple[AttainedPair, int], ...], ...]]:
     """Those of the proof, and those of every attack."""
     tilts = tilts_for(noise, steps, chosen)
     attacks = [several_rounds_attack(noise, steps, chosen, adjacency, tilt) for tilt in tilts]

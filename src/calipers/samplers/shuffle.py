@@ -9,11 +9,12 @@ records that are zeroed out or replaced, whose places stay theirs.
 
 **Worst case.** With batches of fixed size the other records reveal where the differing one is. Above, two proofs
 compete: fixed batches (shuffling never leaks more, Chua et al. 2024, Theorem 4.1: given the order batches are fixed,
-and divergences are jointly convex), and the law of an epoch, `calipers.laws.allocated.shuffled` where a remainder is
-not seen, `calipers.laws.allocated.displaced` where every record is. In an epoch inside which the run ends, records of
-the batches that did not come any more are such a remainder. Below, all other gradients are -u and the record's is u:
-one dataset throughout (`calipers.laws.allocated.shuffle`), which Conjecture 3.2 of Chua et al. held to be the worst
-case, or the record that changes sides (`calipers.laws.allocated.switching`), which shows that it is not.
+and divergences are jointly convex), and the distribution of an epoch, `calipers.pld.allocation.shuffled_epoch` where a
+remainder is not seen, `calipers.pld.allocation.full_epoch` where every record is. In an epoch inside which the run
+ends, records of the batches that did not come any more are such a remainder. Below, all other gradients are -u and the
+record's is u: one dataset throughout (`calipers.pld.allocation.shuffle_attack`), which Conjecture 3.2 of Chua et al.
+held to be the worst case, or the record that changes sides (`calipers.pld.allocation.adaptive_sign`), which shows that
+it is not.
 
 **One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees
 one epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
@@ -23,7 +24,7 @@ an epoch that keeps one hides a record less well than as many equal batches do, 
 
 **Drawing.** Algorithm S: a fresh permutation every epoch, cut into equal batches.
 
-This is what data loaders do when they are told to shuffle and to drop the last partial batch; or to keep it.
+This is what data loaders do when they are given to shuffle and to drop the last partial batch; or to keep it.
 """
 
 from __future__ import annotations
@@ -37,20 +38,19 @@ import numpy as np
 
 from calipers.citations import implements
 from calipers.domains import Domain, choice
-from calipers.laws.allocated.average import SIGMA, AllocationPair
-from calipers.laws.allocated.displaced import DisplacedEpoch
-from calipers.laws.allocated.shuffle import ShuffleAttack
-from calipers.laws.allocated.shuffled import ShuffledEpoch
-from calipers.laws.allocated.switching import SwitchingAttack
-from calipers.laws.core.dealt_unit import DealtUnit
-from calipers.laws.core.drawn_shift import Shifts
 from calipers.numerics.binomial import hypergeometric
 from calipers.numerics.types import FloatArray, IntArray
+from calipers.pld.allocation.adaptive_sign import AdaptiveSignAttack
+from calipers.pld.allocation.average import SIGMA, AllocationPair
+from calipers.pld.allocation.full_epoch import FullEpoch
+from calipers.pld.allocation.shuffle_attack import ShuffleAttack
+from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
+from calipers.pld.core.allocated_unit import AllocatedUnit
+from calipers.pld.core.drawn_shift import Shifts
 from calipers.run_fields import RunFields
-from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Proof, known_release, known_times
-from calipers.samplers.dealt import (
+from calipers.samplers.allocated import (
+    allocated_unit,
     at_places,
-    dealt_unit,
     epochs_of,
     hidden,
     hidden_alone,
@@ -59,6 +59,7 @@ from calipers.samplers.dealt import (
     summed_unit,
     whole_epochs_of,
 )
+from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Proof, known_release, known_times
 from calipers.samplers.draws import permuted, sliced
 from calipers.samplers.equal_batches import CutScheme, EqualBatches, added_or_removed, unchanged_steps
 from calipers.samplers.law import SamplerLaw
@@ -107,15 +108,15 @@ class Shuffle(EqualBatches):
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))
 
 
-FIXED, SHUFFLED, DISPLACED = "chua2024:thm4.1", "calipers:shuffled", "calipers:displaced"
+FIXED, SHUFFLED, FULL_EPOCHS = "chua2024:thm4.1", "calipers:shuffled", "calipers:displaced"
 NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1), which show the record in"
-_LEFT_OVER = (
+_REMAINDER = (
     "Every epoch drops a remainder, or ends before all batches came, so the record that makes room for this one is not "
     "observed, and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent "
     "worst-case terms, and by a dynamic program over what an adversary can choose from batch to batch; the smaller one "
     "counts."
 )
-_NOTHING_LEFT_OVER = (
+_NO_REMAINDER = (
     "Every record is used in every epoch, so the record that makes room for this one is observed once, in the first "
     "batch, which hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal "
     "weights, and by fixed batches for the small share of weight that this does not bound."
@@ -151,11 +152,11 @@ class ShuffleScheme(CutScheme):
             proofs += hidden(run.noise_multiplier, parts, run.adjacency == "substitute").proofs
         return Analysis((*proofs, *_epochs(run)), _attack(run))
 
-    def dealt(self, run: RunFields) -> tuple[DealtUnit, int] | None:
+    def revealed_allocation(self, run: RunFields) -> tuple[AllocatedUnit, int] | None:
         """Into places of a random order; added or removed, each of them takes another record's place."""
         if run.sizes is None:
             return None
-        unit, epochs = dealt_unit(run, *run.sizes)
+        unit, epochs = allocated_unit(run, *run.sizes)
         if run.adjacency != "add-remove" or run.view == "isolated":
             return unit, epochs
         if run.last_batch == "keep":
@@ -202,7 +203,7 @@ class ShuffleScheme(CutScheme):
             "'balls-and-bins'): as many steps over as much data, only the batch sizes vary.",
             {"sampler": "balls-and-bins"},
         )
-        return (*_one_left_over(run), thrown)
+        return (*_with_remainder(run), thrown)
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Sizes; a sample rate 1/M is read as equal batches of a size that nobody said."""
@@ -234,15 +235,15 @@ def _epochs(run: RunFields) -> tuple[Proof, ...]:
     if run.sizes is None or run.reshuffle == "once" or run.view == "isolated":
         return ()
     (size, batch), noise, replaced = run.sizes, run.noise_multiplier, run.adjacency == "substitute"
-    found: list[tuple[ShuffledEpoch | DisplacedEpoch, int]] = []
+    found: list[tuple[ShuffledEpoch | FullEpoch, int]] = []
     for steps, count in run.epoch_parts:
         if run.left_over or steps < run.steps_per_epoch:
             found.append((ShuffledEpoch(noise, steps, steps * batch / size, replaced), count))
         else:
-            found.append((DisplacedEpoch(noise, steps, 1.0, replaced, batch, size), count))
-    all_seen = isinstance(found[0][0], DisplacedEpoch)
-    statement, reason = (DISPLACED, _NOTHING_LEFT_OVER) if all_seen else (SHUFFLED, _LEFT_OVER)
-    return (Proof(*found[0], statement, reason, beside=tuple(found[1:])),)
+            found.append((FullEpoch(noise, steps, 1.0, replaced, batch, size), count))
+    all_seen = isinstance(found[0][0], FullEpoch)
+    statement, reason = (FULL_EPOCHS, _NO_REMAINDER) if all_seen else (SHUFFLED, _REMAINDER)
+    return (Proof(*found[0], statement, reason, additional=tuple(found[1:])),)
 
 
 def _full_batches(run: RunFields) -> int:
@@ -259,7 +260,7 @@ def _attack(run: RunFields) -> Attack:
     if once:
         # More noise than there is can only weaken the attack.
         noise, parts = max(noise / math.sqrt(epochs_of(run)), 2.0 * SIGMA.low), [(full, 1)]
-    statement, scene = "calipers:shuffle-sum-test", attack_scene(run)
+    statement, description = "calipers:shuffle-sum-test", attack_description(run)
     kind: type[AllocationPair] | type[ShuffleAttack] = AllocationPair if replaced else ShuffleAttack
     # With a replaced record every batch sums to -B along u but one, at a random place, which sums to -B + 2.
     seen_at = 0.5 * noise if replaced else noise
@@ -268,11 +269,11 @@ def _attack(run: RunFields) -> Attack:
     (first, count), *others = [(kind(seen_at, rounds, rounds * batch / size), times) for rounds, times in parts]
     rival = None
     if not once and run.view != "isolated":
-        rival = SwitchingAttack(noise, parts[0][0], parts[0][0] * batch / size, substituted=replaced)
-    return Attack(first, count, statement, scene, one_sided=True, rival=rival, beside=tuple(others))
+        rival = AdaptiveSignAttack(noise, parts[0][0], parts[0][0] * batch / size, substituted=replaced)
+    return Attack(first, count, statement, description, one_sided=True, rival=rival, additional=tuple(others))
 
 
-def _one_left_over(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+def _with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
     """Drop a remainder in every epoch, where all records are used: then far more is proven."""
     if run.reshuffle == "once" or run.sizes is None or run.left_over:
         return ()
@@ -280,7 +281,7 @@ def _one_left_over(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
     if size % batch:
         text, smaller = "Drop the last, shorter batch (drop_last=True)", batch
     else:
-        found = leaving_some_over(size, batch)
+        found = with_some_remainder(size, batch)
         if found is None:
             return ()
         text, smaller = f"Use batches of {found} records and drop the remainder", found
@@ -294,7 +295,7 @@ _BETWEEN = (
 )
 
 
-def attack_scene(run: RunFields) -> str:
+def attack_description(run: RunFields) -> str:
     """Everybody's gradients, and the score of what is seen."""
     replaced, share = run.adjacency == "substitute", run.kept_share
     present, absent = ("mean_t U_t", "mean_t V_t")
@@ -318,10 +319,10 @@ def shuffled_notes(run: RunFields) -> tuple[str, ...]:
             "The isolated view assumes an adversary who sees only the record's own noisy contribution. One who knows "
             "the other records of a batch of fixed size can learn where the record is: see view = 'worst-case'.",
         )
-    return (_displaced(run) if run.adjacency == "add-remove" else _hidden(run),)
+    return (_displacement(run) if run.adjacency == "add-remove" else _hidden(run),)
 
 
-def _displaced(run: RunFields) -> str:
+def _displacement(run: RunFields) -> str:
     """What really adding or removing a record shows."""
     if run.last_batch == "keep":
         return (
@@ -354,7 +355,7 @@ def _hidden(run: RunFields) -> str:
         left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
         return f"Every epoch drops a remainder of {left}, which is enough to prove that shuffling hides. {_BETWEEN}"
     size, batch = run.sizes
-    smaller = leaving_some_over(size, batch)
+    smaller = with_some_remainder(size, batch)
     advice = (
         "Drop the last batch (last_batch = 'drop')"
         if run.last_batch == "keep" and size % batch
@@ -369,6 +370,6 @@ def _hidden(run: RunFields) -> str:
     )
 
 
-def leaving_some_over(dataset_size: int, batch_size: int) -> int | None:
+def with_some_remainder(dataset_size: int, batch_size: int) -> int | None:
     """The largest smaller batch size that does not divide the dataset, or None."""
     return next((size for size in range(batch_size - 1, 1, -1) if dataset_size % size), None)

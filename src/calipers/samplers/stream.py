@@ -154,7 +154,7 @@ def _generator(state: Mapping[str, Any]) -> np.random.Generator:
         if not 0 <= words.get("pos", 0) <= _WORDS or not 0 <= state.get("buffer_pos", 0) <= _BUFFER:
             raise ValueError("its place lies outside of its words")  # numpy itself would read beyond them
         bits.state = {**state, "state": words}
-        if "buffer" in state:  # Philox keeps unused words beside its counter
+        if "buffer" in state:  # Philox keeps unused words next to its counter
             bits.state = {**bits.state, "buffer": np.asarray(state["buffer"], dtype=np.uint64)}
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"The generator's state is damaged: {error}.") from error

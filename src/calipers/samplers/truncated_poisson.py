@@ -1,7 +1,7 @@
 """Poisson sampling with a largest batch: every record enters by its own coin, and what exceeds the limit is dropped.
 
 As training on accelerators does it, which wants one shape. A record of a batch that is full displaces another one
-(`calipers.laws.drawn.truncated`). Under add-remove both neighbors count, N - 1 and N + 1 records.
+(`calipers.pld.subsampling.truncated`). Under add-remove both neighbors count, N - 1 and N + 1 records.
 
 **Drawing.** Poisson batches with a largest size: every record joins by its own coin, surplus is dropped at random.
 """
@@ -18,13 +18,13 @@ import numpy as np
 
 from calipers.domains import COUNT
 from calipers.errors import InputError
-from calipers.laws.core.drawn_shift import Shifts
-from calipers.laws.core.source import LowerSource, UpperSource
-from calipers.laws.drawn.hidden_place import hidden_place_proof
-from calipers.laws.drawn.oblique import ObliqueAttack
-from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, told_lengths, truncated_proof
-from calipers.laws.drawn.truncation import Truncation
 from calipers.numerics.types import IntArray
+from calipers.pld.core.drawn_shift import Shifts
+from calipers.pld.core.source import AttainedPair, DominatingPair
+from calipers.pld.subsampling.hidden_place import hidden_place_proof
+from calipers.pld.subsampling.oblique import ObliqueAttack
+from calipers.pld.subsampling.truncated import TruncatedAttack, proof_for_both, revealed_lengths, truncated_proof
+from calipers.pld.subsampling.truncation import Truncation
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, read_as_public
 from calipers.samplers.draws import distinct
@@ -133,12 +133,13 @@ class TruncatedPoissonScheme(Scheme):
         many = run.dataset_size >= _MANY * run.records_per_unit
         attacks = _shown(run, counted[0], counted[-1:] if many else counted)
         several = run.records_per_unit > 1
-        told = _told(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency) if several else None
+        revealed = _revealed_bound(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency) if several else None
         hiding = [_hiding(run, one) for one in counted]
         first, *further = (
-            Analysis((_proof(run, proof, told), *more), *attacks) for proof, more in zip(proofs, hiding, strict=True)
+            Analysis((_proof(run, proof, revealed), *more), *attacks)
+            for proof, more in zip(proofs, hiding, strict=True)
         )
-        covering = None if both is None or hiding[0] else _proof(run, both, told)
+        covering = None if both is None or hiding[0] else _proof(run, both, revealed)
         return replace(first, neighbors=tuple(further), covering=covering)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
@@ -168,9 +169,9 @@ class TruncatedPoissonScheme(Scheme):
         return ((text, {"max_batch_size": enough}),)
 
 
-def _proof(run: RunFields, source: UpperSource, told: Shifts | None) -> Proof:
+def _proof(run: RunFields, source: DominatingPair, revealed: Shifts | None) -> Proof:
     # Of one record dp_accounting's event says the same.
-    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1, lengths=told)
+    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1, lengths=revealed)
 
 
 def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
@@ -192,24 +193,28 @@ def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tu
     # What the others do is not seen in the isolated view.
     seen = [] if run.view == "isolated" else [_attacks(one, shift, run.adjacency)[1:] for one in some]
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
-    scene = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
-    first = Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)
-    told = (
-        f"{scene} -u. The score of a step is the log ratio of the sum along u.",
-        f"{scene} one unit vector e at {_ANGLE} degrees to u. The score of a step is the log ratio of the sum in their "
-        "plane.",
+    description = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
+    first = Attack(
+        alone, steps, STATEMENT, f"{description} zero. The score of a step is its log ratio.", one_sided=True
     )
-    found = [(source, how) for sources in seen for source, how in zip(sources, told, strict=True) if source is not None]
+    revealed = (
+        f"{description} -u. The score of a step is the log ratio of the sum along u.",
+        f"{description} one unit vector e at {_ANGLE} degrees to u. The score of a step is the log ratio of the sum in "
+        "their plane.",
+    )
+    found = [
+        (source, how) for sources in seen for source, how in zip(sources, revealed, strict=True) if source is not None
+    ]
     return first, tuple(Attack(source, steps, STATEMENT, how, one_sided=True) for source, how in found)
 
 
-_told = functools.lru_cache(maxsize=32)(told_lengths)
+_revealed_bound = functools.lru_cache(maxsize=32)(revealed_lengths)
 
 
 @functools.lru_cache(maxsize=32)
 def _proofs(
     truncations: tuple[Truncation, ...], shift: float, adjacency: str, steps: int
-) -> tuple[UpperSource | None, tuple[UpperSource, ...]]:
+) -> tuple[DominatingPair | None, tuple[DominatingPair, ...]]:
     """A proof for all neighbors together, where it adds little, and one for every neighbor; one object per kind, so
     that equal phases are counted together."""
     both, share = proof_for_both(*truncations, shift) if len(truncations) == 2 else (None, 0.0)
@@ -222,7 +227,7 @@ def _proofs(
 @functools.lru_cache(maxsize=32)
 def _attacks(
     truncation: Truncation, shift: float, adjacency: str
-) -> tuple[LowerSource, LowerSource | None, LowerSource | None]:
+) -> tuple[AttainedPair, AttainedPair | None, AttainedPair | None]:
     """All others zero; all of them against the record; all of them at an angle to it."""
     instead = {"add-remove": None, "zero-out": 0, "substitute": -1}[adjacency]
     against = TruncatedAttack(truncation, shift, -1, instead)

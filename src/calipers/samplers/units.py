@@ -4,12 +4,12 @@ A unit has up to g records, each with a gradient of its own that is clipped by i
 whose other gradients are zero, and less private is only the one with all of them.
 
 - **Coins.** j of the g records join a step, j binomial(g, q), and the sum moves by at most j: a drawn shift
-  (`calipers.laws.core.drawn_shift`), proven and attained by g equal gradients. dp_accounting's mixture of Gaussians
+  (`calipers.pld.core.drawn_shift`), proven and attained by g equal gradients. dp_accounting's mixture of Gaussians
   is the same pair.
 - **A batch known beforehand.** Up to B of the g records share a batch; the more do, the more shows: one release moved
   by g, where g <= B.
 - **Anything else** is said by group privacy on the curve of one record (`calipers.measure.units`), and, where records
-  are dealt into batches, by whoever is told the deal (`calipers.laws.core.dealt_unit`).
+  are allocated to batches, by whoever learns the allocation (`calipers.pld.core.allocated_unit`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import math
 
 import numpy as np
 
-from calipers.laws.core.drawn_shift import Shifts, drawn_shift
-from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
+from calipers.pld.core.drawn_shift import Shifts, drawn_shift
+from calipers.pld.core.pair import Pair
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import Analysis, closed, known_times, release
 
@@ -38,7 +38,7 @@ def binomial_shifts(trials: int, rate: float, shift: float) -> Shifts:
     window = binomial_window(trials, rate, _DEEPEST)
     j = np.arange(window.values[-1] + 1.0)
     chances = np.exp(log_binomial(j, trials, rate))
-    # What lies beyond the last j is counted there, and there it is too rare to be told from what is beyond.
+    # What lies beyond the last j is counted there, and there it is too rare to be distinguished from what is beyond.
     chances[-1] += window.outside if j[-1] < trials else 0.0
     rounding = BINOMIAL_RELATIVE_ERROR if trials > 1 else 1e-15
     return Shifts.of((shift * j).tolist(), chances.tolist(), rounding)
@@ -92,8 +92,8 @@ def _one_record(run: RunFields, count: int) -> Analysis:
             ", its replacement's the opposite one,",
         )
         reason = "Replacing a record is dominated, step by step, by opposite gradients"
-    scene = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
-    return closed(_pair(run.rate, run.noise_multiplier, adjacency), count, statement, reason, scene)
+    description = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
+    return closed(_pair(run.rate, run.noise_multiplier, adjacency), count, statement, reason, description)
 
 
 def known_unit(run: RunFields, records: float, count: int) -> Analysis:
@@ -101,12 +101,12 @@ def known_unit(run: RunFields, records: float, count: int) -> Analysis:
     batches of one epoch are put together).
     """
     source, reason = release(records * run.largest_shift), f"All records of the {run.unit_name} take part in"
-    scene = f"{all_of(run)} and all other gradients are zero, so each participation shows exactly this pair."
-    return closed(source, count, "dong2022:cor2.13", reason, scene)
+    description = f"{all_of(run)} and all other gradients are zero, so each participation shows exactly this pair."
+    return closed(source, count, "dong2022:cor2.13", reason, description)
 
 
 def together(records: int, batch_size: int | None) -> float:
-    """The most that records dealt out once per epoch can move all sums of the epoch together, as one release.
+    """The most that records allocated once per epoch can move all sums of the epoch together, as one release.
 
     With at most `batch_size` of them in a batch, full batches of them are worst: the root of the sum of squares.
     """

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.errors import ConditionError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.theorems.division_guarantees import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
@@ -69,7 +69,7 @@ def scale_functionals(divisor: int) -> Functionals:
     def apart(t: float) -> bool:
         return 2.0 * float(ndtr(t)) - 1.0 < 2.0 * float(ndtr(-t * (1.0 + 1.0 / divisor)))
 
-    _, end = halved(0.0, 2.0, apart, 100)
+    _, end = bisect(0.0, 2.0, apart, 100)
 
     def integrals(start: float, stop: float, kl: float) -> np.ndarray:
         t = 0.5 * (stop - start) * _NODES + 0.5 * (stop + start)

@@ -11,7 +11,7 @@ with one direction e that carries signal and n - 1 that only change scale. With 
     log dQ/dP (x) = n log(1/s) + m^2/(2(1 - s^2)) - (1 - s^2)/(2 s^2) |x - z e|^2,
 
 so the likelihood ratio test rejects inside a ball around z e. |x - z e|^2 is noncentral chi-square with n degrees
-under both laws (under Q after division by s^2), noncentrality z^2 under P and s^2 z^2 under Q. Write
+under both PLDs (under Q after division by s^2), noncentrality z^2 under P and s^2 z^2 under Q. Write
 1 + r = 1/s^2, y = log(1 + r), psi(u) = e^u - 1 - u. Rejecting where log dQ/dP > tau puts the two thresholds at
 
     mean under P - (n psi(y) + 2 tau)/r - m z          and          mean under Q + (1 + r)(n psi(-y) - 2 tau)/r + m z:
@@ -37,7 +37,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from calipers.errors import CertificationError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.gamma import exponential_excess
 from calipers.numerics.noncentral import log_noncentral_bounds_at
 from calipers.numerics.types import FloatArray
@@ -171,7 +171,7 @@ def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
         low = high - 2.0 * (high - low)
         if high - low > 1e3:
             raise CertificationError(f"No interval has probability {fpr:g} under the first distribution.")
-    low, _ = halved(low, high, lambda u: hit(u) >= fpr, 60)
+    low, _ = bisect(low, high, lambda u: hit(u) >= fpr, 60)
     missed = ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z)
     return max(float(missed) - ROUNDED, 0.0)
 

@@ -2,12 +2,12 @@
 
 Under the null hypothesis a round shows X ~ N(0, 1), and the likelihood ratio for "the record is in
 this round" is the lognormal Y = exp(X/sigma - 1/(2 sigma^2)) with mean 1 (van Dijk and Ertan 2026,
-Appendix C). The ratio of one epoch of M rounds is the mean of M independent copies, so its law
+Appendix C). The ratio of one epoch of M rounds is the mean of M independent copies, so its PLD
 is within Berry-Esseen distance
 
     B E|Y-1|^3 / (sqrt(M) Var(Y)^(3/2)),      B <= 0.4748 (Shevtsova 2011),
 
-of a normal law. E[Y^k] = e^(k(k-1)/(2 sigma^2)) gives the central moments; the third absolute
+of a normal PLD. E[Y^k] = e^(k(k-1)/(2 sigma^2)) gives the central moments; the third absolute
 one needs the partial moments on both sides of Y = 1, that is of X = 1/(2 sigma).
 
 **Gaussian limits** of subsampled composition, and the Gaussian guarantee of a pure one. One step of

@@ -26,7 +26,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 
 from calipers.citations import implements
 from calipers.errors import CertificationError, ConditionError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
 from calipers.numerics.types import FloatArray
 from calipers.theorems.registry import theorem
@@ -111,7 +111,7 @@ def poisson_worse_beyond(noise_multiplier: float, rounds: int) -> float:
                 f"No such epsilon up to {_LARGEST:g} is found at noise_multiplier={noise_multiplier:g} in double "
                 "precision; choose a less extreme one."
             )
-    return halved(0.0, high, lambda at: not exceeds(at), 60)[1] * (1.0 + 1e-9)
+    return bisect(0.0, high, lambda at: not exceeds(at), 60)[1] * (1.0 + 1e-9)
 
 
 def _log_draws(rounds: int) -> FloatArray:

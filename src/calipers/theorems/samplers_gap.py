@@ -20,7 +20,7 @@ delta_S is also at least the divergence in the other direction, for which the co
 is the natural event; for small T and large sigma that one is the better of the two.
 
 Some numbers of the paper are not what its formulas give. "delta_S(1) >= 0.004" for sigma = 1,
-T = 1000 (Appendix A.2) and the two numbers beside it fit epsilon = 1/2: at epsilon = 1 the
+T = 1000 (Appendix A.2) and the two numbers next to it fit epsilon = 1/2: at epsilon = 1 the
 best E_C gives 0.000999, and the best test of all about 0.00101. The caption of its Figure 4 says
 T = 10,000; the numbers quoted for it are those of T = 100,000, as the text says. (14.45 at
 sigma = 0.4 holds for both; 0.029 at sigma = 1.3 for the latter only: T = 10,000 gives 0.262.)
@@ -40,14 +40,14 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from calipers.errors import CertificationError
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
 from calipers.theorems.registry import theorem
 
 # Logarithms of probabilities down to 1e-290 are below 668 in size; each of the three that enter
 # a test value carries a few units in the last place, so the computed probabilities are within
-# 1e-12 of the truth, relatively. The allowance is charged against the lower bound.
+# 1e-12 of the truth, relatively. The allowance is counted against the lower bound.
 ROUNDING_ALLOWANCE = 1e-12
 SMALLEST_PROBABILITY = 1e-290
 
@@ -158,4 +158,4 @@ def shuffle_epsilon_lower(delta: float, noise_multiplier: float, rounds: int) ->
     if shuffle_delta_lower(0.0, noise_multiplier, rounds).delta <= delta:
         return 0.0
     most = deterministic_epsilon(delta, noise_multiplier)
-    return halved(0.0, most, lambda at: shuffle_delta_lower(at, noise_multiplier, rounds).delta > delta, 60, 1e-10)[0]
+    return bisect(0.0, most, lambda at: shuffle_delta_lower(at, noise_multiplier, rounds).delta > delta, 60, 1e-10)[0]

@@ -12,7 +12,7 @@ that is asymptotically at least G_{c sqrt(e^(1/sigma^2) - 1)} (Theorem 5.2). No 
 everything here is a limit, nothing a bound. (Theorem 5.2 goes through Lemma G.5, which is stated
 for symmetric curves; this one is symmetric in the limit only.)
 
-*Against Poisson.* The paper sets its coefficient sqrt(e^(1/sigma^2) - 1) beside that of Dong et
+*Against Poisson.* The paper sets its coefficient sqrt(e^(1/sigma^2) - 1) next to that of Dong et
 al., Corollary 5.4, and finds shuffling up to sqrt(2) closer to perfect privacy. That coefficient
 belongs to the *symmetrized* Poisson curve. With c = q sqrt(T) the Poisson pair itself has the
 limit c sqrt(e^(1/sigma^2) - 1) (`noisy_sgd_mu`), the same as shuffling: in this regime the two

@@ -26,7 +26,7 @@ free. (21) exceeds (19) by a factor 17 at sigma = 2, so Equation (53) with (19) 
 M = 59,097 instead of 1.49e7 there for delta = 0.01; the pair itself needs far less still.
 
 The paper's Table 1 comes out to its printed digits, but for one: at sigma = 0.75 Equation (3)
-gives 3.715e6 rounds, printed as 3.72e6 like the exact solution beside it (3.716e6).
+gives 3.715e6 rounds, printed as 3.72e6 like the exact solution next to it (3.716e6).
 """
 
 from __future__ import annotations

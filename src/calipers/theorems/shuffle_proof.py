@@ -9,7 +9,7 @@ Equation (19) at n = M - 1, and z the noise of the shifted round,
 is how far that round moves the standardized mean of the others. The steps:
 
 - D.2: a false positive rate within d of 1/2 has its threshold in 1 -+ kappa sqrt(w/M), Phi(-kappa) <= 1/2 - e - d;
-- D.3 writes the false negative rate as an integral over M variables, D.4 replaces M - 1 of them by a normal law:
+- D.3 writes the false negative rate as an integral over M variables, D.4 replaces M - 1 of them by a normal PLD:
   beta(h) = int Phi(gamma(h, z)) phi(z) dz up to e, over z < sigma ln(M h) - 1/(2 sigma);
 - D.5 puts the threshold of D.2 into it, D.6 lets the integral run over the whole line for the price theta, and D.7
   expands it around Phi(x) = 1 - a.

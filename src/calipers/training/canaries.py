@@ -5,7 +5,7 @@ coin says out, it adds nothing when it is drawn. For samplers that draw every re
 training without the record; for the others it is the neighbor of the zero-out relation. Two kinds:
 
 - **Gradients** (white-box). The gradient of canary i is C times the unit vector of a coordinate of its own. The noisy
-  sum gets these coordinates beside those of the model: the same clipping norm, noise, sampler and step, in directions
+  sum gets these coordinates next to those of the model: the same clipping norm, noise, sampler and step, in directions
   where no other record adds anything. An adversary who sees every noisy sum, as the accounting assumes, sees
   X_t = 1[drawn] + sigma Z for each canary; the score is the log likelihood ratio that he would compute.
 - **Examples** (black-box): records with labels that are trained on as others are; the score is minus the loss of the
@@ -44,11 +44,11 @@ def adjacency_of(plan: Plan) -> str:
 class Planted:
     """What a training asks of canaries. By itself it stands for none of them.
 
-    count: how many there are. examples: they are records of the data, not gradients. beside: how many records the
+    count: how many there are. examples: they are records of the data, not gradients. next to: how many records the
     sampler draws from that are no rows of the data.
     """
 
-    count, examples, beside = 0, True, 0
+    count, examples, extra_records = 0, True, 0
     _records: Any = None
     _labels: Any = None
 
@@ -66,7 +66,7 @@ class Planted:
         return rows
 
     def widened(self, update: Any, batch: IntArray) -> Any:
-        """The sum, and what stands beside the model's coordinates."""
+        """The sum, and what stands next to the model's coordinates."""
         return update
 
     def seen(self, noisy: Any, step: int) -> Any:
@@ -90,7 +90,7 @@ class Canaries(Planted):
         if self.examples and (labels is None or not len(records) == len(labels) == count):
             raise InputError(f"Expected {count} canaries with a label each, got {len(records)}.")
         self._records, self._labels = records, labels
-        self.beside = 0 if self.examples else self.count
+        self.extra_records = 0 if self.examples else self.count
         self.included = np.zeros(0, dtype=np.bool_)
         self._real = self._dimension = 0
 
@@ -129,9 +129,9 @@ class Canaries(Planted):
             return update
         drawn = batch[batch >= self._real] - self._real
         torch = torch_module()
-        beside = torch.zeros(self.count, dtype=update.dtype)
-        beside[torch.from_numpy(drawn[self.included[drawn]])] = self._plan.max_grad_norm
-        return torch.cat((update, beside.to(update.device)))
+        extra_records = torch.zeros(self.count, dtype=update.dtype)
+        extra_records[torch.from_numpy(drawn[self.included[drawn]])] = self._plan.max_grad_norm
+        return torch.cat((update, extra_records.to(update.device)))
 
     def seen(self, noisy: Any, step: int) -> Any:
         """Look at the noisy sum of a step; the model's part of it is returned."""
@@ -190,7 +190,7 @@ class CanaryPairs(Planted):
         self._records, self._labels = records, labels
         self._pairs = Pairs(self.count)
         self._real = 0
-        self.beside = -self.count  # the data have a row more for every pair than the sampler draws from
+        self.extra_records = -self.count  # the data have a row more for every pair than the sampler draws from
 
     def adjacency(self, plan: Plan) -> str:
         """Another coin is another record in the same place."""

@@ -1,6 +1,6 @@
 """Checkpoints: a place in a training run that survives a crash at any moment, and counts every step once.
 
-**Whole or not at all.** The file is written beside its final place, forced to the disk, then renamed over the old one,
+**Whole or not at all.** The file is written next to its final place, forced to the disk, then renamed over the old one,
 and the folder's entry is forced to the disk too. A reader sees the old checkpoint or the new one, never a mixture;
 a half-written file has another name and is overwritten by the next attempt. The file begins with the SHA-256 of the
 rest: PyTorch reads a file in which a bit has changed without a word, and a changed number of steps would change
@@ -41,10 +41,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from calipers.atomic_write import atomic_write
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
 from calipers.user_code import changed_modules
-from calipers.written import put_whole
 
 if sys.platform == "win32":
     import msvcrt
@@ -66,7 +66,7 @@ def write_whole(path: Path, *parts: Any, mode: int = 0o600) -> None:
     """The parts as the file `path`, durably; whole, or `InputError` and the file as it was."""
     with _saying(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        put_whole(path, parts, mode=mode, draft=path.name + ".partial")
+        atomic_write(path, parts, mode=mode, draft=path.name + ".partial")
 
 
 def check_writable(path: Path) -> None:
@@ -93,22 +93,22 @@ def _saying(path: Path) -> Iterator[None]:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of the checkpoint at `path`, or `InputError` if another training holds it."""
-    beside = path.with_name(path.name + ".lock")
+    lock_path = path.with_name(path.name + ".lock")
     with _saying(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _taken(path, beside)
+        descriptor = _taken(path, lock_path)
     try:
         yield
     finally:
         with suppress(OSError):
-            beside.unlink()
+            lock_path.unlink()
         os.close(descriptor)
 
 
-def _taken(path: Path, beside: Path) -> int:
+def _taken(path: Path, lock_path: Path) -> int:
     """The descriptor that holds the lock. A lock file that its last holder has just removed is no lock: try again."""
     while True:
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if sys.platform == "win32":
                 msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -122,7 +122,7 @@ def _taken(path: Path, beside: Path) -> int:
                 ) from error
             raise
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), beside.stat()):
+            if os.path.samestat(os.fstat(descriptor), lock_path.stat()):
                 return descriptor
         os.close(descriptor)
 

@@ -114,7 +114,7 @@ class CoreProducts(PixelProducts):
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """What a program makes: depth, channels and places of the kernel of its tile, pixels that are read at a time."""
 
     deep: int
@@ -131,11 +131,13 @@ class Plan:
         return -(-depth // self.deep) * -(-channels // self.broad) * rows * columns // self.places
 
 
-def plan(shape: tuple[int, ...]) -> Plan:
+def plan(shape: tuple[int, ...]) -> KernelPlan:
     """How a gradient is divided: what was fastest on an H200, or near it, for the layers of ResNet-18."""
     depth, channels, _, columns = shape
     deep = 128 if depth >= 128 else min(64, _power(depth))
-    return Plan(deep, min(64, _power(channels)), 3 if columns == 3 else 1, 32, 8 if deep == 128 else 4, 3, deep == 128)
+    return KernelPlan(
+        deep, min(64, _power(channels)), 3 if columns == 3 else 1, 32, 8 if deep == 128 else 4, 3, deep == 128
+    )
 
 
 def _power(number: int) -> int:

@@ -101,7 +101,7 @@ def _products(  # type: ignore[no-untyped-def]
         column = pixel % OUT_WIDE * STRIDE_RIGHT + kernel_column * SPREAD_RIGHT - PAD_RIGHT
         inside = inside & (row >= 0) & (row < HIGH)
         known = (channel < CHANNELS)[:, None]
-        # Pixels last: threads beside one another read pixels beside one another.
+        # Pixels last: threads next to one another read pixels next to one another.
         read = images + (record * (CHANNELS * HIGH * WIDE) + row * WIDE + column)[None, :]
         read = read + (channel * (HIGH * WIDE))[:, None]
         seen = inside & (column >= 0) & (column < WIDE)

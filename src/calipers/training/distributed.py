@@ -56,7 +56,7 @@ class Ranks:
 
     @classmethod
     def alone(cls) -> Ranks:
-        """One process, whatever others do beside it."""
+        """One process, whatever others do next to it."""
         return cls(0, 1, joined=False)
 
     @classmethod

@@ -11,7 +11,7 @@ from calipers.domains import COUNT, Domain, choice
 from calipers.training.losses import Loss, cross_entropy
 from calipers.training.torch_library import PRECISIONS
 
-Progress = Callable[[int, int], None]
+StepProgress = Callable[[int, int], None]
 """Called with (steps done, steps in all) after every step, and first with the place where a run is taken up again.
 
 Of several processes, rank 0's is called.
@@ -55,7 +55,7 @@ class Along:
 
     checkpoint: str | Path | None = None
     checkpoint_every: int = 100
-    progress: Progress | None = None
+    progress: StepProgress | None = None
     evaluation: Callable[[Any, int], Any] | None = None
     evaluate_every: int | None = None
 
@@ -89,7 +89,7 @@ class TrainingOptions(HowToTrain, total=False):
 
     checkpoint: str | Path | None
     checkpoint_every: int
-    progress: Progress | None
+    progress: StepProgress | None
     evaluation: Callable[[Any, int], Any] | None
     evaluate_every: int | None
     identity: Mapping[str, Any] | None

@@ -70,10 +70,10 @@ def joined(parts: Sequence[Any]) -> Any:
     for column in columns:
         shapes = {(tuple(tensor.shape[1:]), tensor.dtype) for tensor in column}
         if len(shapes) > 1:
-            told = sorted({str(shape) for shape, _ in shapes} | {str(dtype) for _, dtype in shapes})
+            reported = sorted({str(shape) for shape, _ in shapes} | {str(dtype) for _, dtype in shapes})
             raise InputError(
-                f"Expected records of one shape, got {', '.join(told[:4])}. Pad all records to one length: padding a "
-                "batch to its longest record lets that record change the gradients of all others."
+                f"Expected records of one shape, got {', '.join(reported[:4])}. Pad all records to one length: padding "
+                "a batch to its longest record lets that record change the gradients of all others."
             )
     return like(form(first), [torch.cat(column) for column in columns])
 

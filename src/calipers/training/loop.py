@@ -90,7 +90,7 @@ class Trainer:
 
     `records` and `labels` are arrays with one row per record (several, or by name: `calipers.training.inputs`); or
     `records` is a dataset or a loader of PyTorch (`calipers.training.records`). `how`: the fields of
-    `calipers.training.handling.Handling`. `identity` is written into checkpoints beside the plan. `ranks`: the
+    `calipers.training.handling.Handling`. `identity` is written into checkpoints next to the plan. `ranks`: the
     processes that train together; left out, those of PyTorch's group. All of them make the trainer, step, save and
     resume. `canaries`: see `calipers.training.audited`.
     """
@@ -151,7 +151,7 @@ class Trainer:
             self._updates.hold_back(self._unsound)
 
     def _check_size(self) -> None:
-        found = self._records.size + self._canaries.beside
+        found = self._records.size + self._canaries.extra_records
         if found != self.plan.sampler.dataset_size:
             raise InputError(
                 f"The sampler draws from {self.plan.sampler.dataset_size} records, but there are {found} records; give "
@@ -169,7 +169,7 @@ class Trainer:
             "model's code": model_fingerprint(self.model),
             "loss": fingerprint(self._how.loss),
             "prepare": fingerprint(self._how.prepare),
-            "updates": self._updates.told,
+            "updates": self._updates.reported,
             "precision": self._sum.precision,
             "canaries": str(self._canaries.count or "none"),
             "device": self.device.type,
@@ -240,8 +240,8 @@ class Trainer:
         """The noise of a step; None where there is none to add."""
         if self.plan.noise_multiplier == 0 or not self.ranks.leads:
             return None
-        beside = 0 if self._canaries.examples else self._canaries.beside
-        like = self._sum.parameters[0].detach().new_empty(1).expand(self.dimension + beside)
+        extra_records = 0 if self._canaries.examples else self._canaries.extra_records
+        like = self._sum.parameters[0].detach().new_empty(1).expand(self.dimension + extra_records)
         return self._noise.standard_normal(number, like)
 
     def _apply(self, update: Any, noise: Any, batch: IntArray, number: int) -> None:

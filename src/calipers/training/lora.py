@@ -1,4 +1,4 @@
-"""LoRA: a frozen model with small trained matrices beside its linear layers.
+"""LoRA: a frozen model with small trained matrices next to its linear layers.
 
     model = with_lora(model, rank=8, layers=("query", "value"))
 
@@ -50,7 +50,7 @@ def _adapted(layer: Any, rank: int, scale: float) -> Any:
     place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
 
     class Adapted(nn.Module):  # type: ignore[name-defined]  # PyTorch is imported when it is needed
-        """The layer, and the product of two thin matrices beside it."""
+        """The layer, and the product of two thin matrices next to it."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -77,7 +77,9 @@ class SeededNoise:
 
 
 class SecureNoise:
-    """Noise that cannot be told from independent normals without the key, which is drawn from the system's entropy."""
+    """Noise that cannot be distinguished from independent normals without the key, which is drawn from the system's
+    entropy.
+    """
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = secrets.token_bytes(KEY_BYTES) if key is None else key

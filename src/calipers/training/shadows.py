@@ -16,8 +16,8 @@ canaries do (`calipers.training.canaries`). A run shows one number:
 
 `shadows` trainings with and without the record fit a Gaussian to each (Carlini et al. 2022), and their likelihood ratio
 is the score by which `trials` further ones are judged: no run is used for both. All are kept in ledgers, the shadows in
-one beside, so that killed it goes on where it was. It ends as every audit of a training: certified above, certified for
-the adversary below, observed with its confidence. Small models only: every run is a training.
+one next to, so that killed it goes on where it was. It ends as every audit of a training: certified above, certified
+for the adversary below, observed with its confidence. Small models only: every run is a training.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _OneRecord(Planted):
         return rows if self._present else rows[rows != self._number]
 
     def widened(self, update: Any, batch: IntArray) -> Any:
-        """Nothing stands beside the model's coordinates; what the others give is kept in mind."""
+        """Nothing stands next to the model's coordinates; what the others give is kept in mind."""
         if self._sum is not None:
             own = self._own = self._sum(*self._record).double()
             drawn = self._present and bool((batch == self._number).any())

@@ -46,7 +46,9 @@ class Updates:
         self._views: list[Any] = []
         self._place, self._steady = 0, False
         kind = f"{type(self.optimizer).__qualname__} {self.optimizer.defaults!r}"
-        self.told = f"{kind}, schedule {fingerprint(schedule)}" if self._own or schedule is not None else "the plan's"
+        self.reported = (
+            f"{kind}, schedule {fingerprint(schedule)}" if self._own or schedule is not None else "the plan's"
+        )
 
     def _check(self) -> None:
         if isinstance(self.optimizer, torch_module("torch.optim").LBFGS):

@@ -17,22 +17,22 @@ Gaussian from another. Joint convexity (Lemma B.1) bounds the divergence by delt
 **Conjecture 3.2.** The paper proves a lower bound with one dataset, in which the record is at odds with all others in
 every step, and conjectures that no adaptive queries leak more. Two batches decide it
 (`calipers.theorems.shuffle_conjecture`): a record that agrees with the others in the second batch once the first one
-has told something leaks more, and both numbers are certified. With more batches the same idea, carried out on the
-running sum (`calipers.laws.allocated.switching`), is shown beside the best test of the conjectured pair.
+has given something leaks more, and both numbers are certified. With more batches the same idea, carried out on the
+running sum (`calipers.pld.allocation.adaptive_sign`), is shown next to the best test of the conjectured pair.
 """
 
 from __future__ import annotations
 
 import math
 
-from calipers.laws.allocated.average_tests import MaximumTests
-from calipers.laws.allocated.shuffle import ShuffleAttack
-from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import deterministic, epoch, poisson, shuffled
-from calipers.papers.items import Progress, watched
+from calipers.papers.items import ItemProgress, watched
 from calipers.papers.sheets import Computed, Sheet
+from calipers.pld.allocation.adaptive_sign import AdaptiveSignAttack
+from calipers.pld.allocation.average_tests import MaximumTests
+from calipers.pld.allocation.shuffle_attack import ShuffleAttack
 from calipers.run import Run
 from calipers.theorems.shuffle_conjecture import two_batches
 
@@ -57,7 +57,7 @@ def group_privacy_epsilon(run: Run, delta: float) -> float:
     return 2.0 * epsilon
 
 
-def substitution(progress: Progress) -> Computed:
+def substitution(progress: ItemProgress) -> Computed:
     """Whether shuffling still leaks more than Poisson batches when a record is replaced instead of zeroed out."""
     figure, table = published.FIGURE_1, Sheet()
     for quote in watched(figure.quotes, progress):
@@ -67,24 +67,24 @@ def substitution(progress: Progress) -> Computed:
         fixed = gaussian_epsilon(2.0 / run.noise_multiplier, figure.delta) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         sigma = quote.noise_multiplier
         table.add(noise_multiplier=sigma, group_privacy=grouped, poisson=tight, shuffle=(lower, fixed))
-        table.beside(gap=(lower - grouped, fixed - tight.lower))
+        table.unlisted(gap=(lower - grouped, fixed - tight.lower))
     return Computed([table])
 
 
-def large_pull(progress: Progress) -> Computed:
+def large_pull(progress: ItemProgress) -> Computed:
     """What the event {max_t w_t >= C} shows when the other records pull by -L; L = 1 is Equation (3)."""
     figure, table = published.FIGURE_7, Sheet()
     run, epsilon = epoch(figure.noise_multiplier, figure.steps), figure.quotes[0].epsilon
     limit = deterministic(run, "delta", epsilon)
     for pull in watched(_PULLS, progress):
         shown, threshold = MaximumTests(run.noise_multiplier, run.total_steps, pull + 1.0, pull).delta(epsilon, False)
-        table.add(pull=pull, shown=shown, threshold=threshold, limit=limit[1]).beside(delta=(shown, limit[1]))
-        table.beside(note="Equation (3)" if pull == 1.0 else "")
-    table.beside(fixed=limit)
+        table.add(pull=pull, shown=shown, threshold=threshold, limit=limit[1]).unlisted(delta=(shown, limit[1]))
+        table.unlisted(note="Equation (3)" if pull == 1.0 else "")
+    table.unlisted(fixed=limit)
     return Computed([table], {"epsilon": epsilon})
 
 
-def conjecture(progress: Progress) -> Computed:
+def conjecture(progress: ItemProgress) -> Computed:
     """What the attack shows against what the conjecture allows, at two batches; then with more of them."""
     table = Sheet()
     for sigma, rounds, epsilon in watched((*((sigma, 2, epsilon) for sigma, epsilon in _TWO), *_MORE), progress):
@@ -95,10 +95,10 @@ def conjecture(progress: Progress) -> Computed:
             found = two_batches(epsilon, sigma)
             shown, most, note = found.delta, found.conjectured, "attack to deterministic batches"
             table.add(**run, pair_upper=most, adaptive=shown, deterministic=fixed)
-            table.beside(pair=(pair, most), gap=(shown - most, fixed - pair))
+            table.unlisted(pair=(pair, most), gap=(shown - most, fixed - pair))
         else:
-            shown = SwitchingAttack(sigma, rounds, tuned=epsilon).delta(epsilon)[0]
+            shown = AdaptiveSignAttack(sigma, rounds, tuned=epsilon).delta(epsilon)[0]
             note = f"the best test found of the conjectured pair shows {pair:.5g}"
             table.add(**run, pair_upper="", adaptive=shown, deterministic=fixed)
-        table.beside(shown=(shown, fixed), note=note)
+        table.unlisted(shown=(shown, fixed), note=note)
     return Computed([table])

@@ -15,11 +15,11 @@ import itertools
 import numpy as np
 
 from calipers.bracket import Bracket
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.types import FloatArray
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import deterministic, epoch, poisson
-from calipers.papers.items import Interval, Progress, watched
+from calipers.papers.items import ItemProgress, NumberPair, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems import poisson_halfspace as theorem
 
@@ -39,7 +39,7 @@ def poisson_is_better(epsilon: float) -> bool | None:
     return False if found.lower > fixed[1] else None
 
 
-def crossing_bracket(low: float, high: float) -> Interval:
+def crossing_bracket(low: float, high: float) -> NumberPair:
     """Between these delta_D - delta_P changes its sign from + to -; at both ends the sign is certain.
 
     `low` and `high` must have certain signs, + and -. Halving stops at the first undecided middle, around which the
@@ -55,7 +55,7 @@ def crossing_bracket(low: float, high: float) -> Interval:
 
 def _shrunk(certain: float, undecided: float, better: bool) -> float:
     """A place close to the undecided one whose sign is still certain."""
-    return halved(certain, undecided, lambda at: poisson_is_better(at) is better, 6)[0]
+    return bisect(certain, undecided, lambda at: poisson_is_better(at) is better, 6)[0]
 
 
 def sign_changes() -> int:
@@ -65,7 +65,7 @@ def sign_changes() -> int:
     return sum(before is not after for before, after in itertools.pairwise(signs))
 
 
-def figure_2(progress: Progress) -> Computed:
+def figure_2(progress: ItemProgress) -> Computed:
     """delta_D and delta_P for sigma = 0.3, T = 10, their crossing, and what the proof of Theorem 4.2 gives."""
     sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
     below, beyond = theorem.poisson_better_below(sigma, steps), theorem.poisson_worse_beyond(sigma, steps)
@@ -79,9 +79,9 @@ def figure_2(progress: Progress) -> Computed:
             halfspace_best=theorem.poisson_halfspace_best(epsilon, sigma, steps).delta,
             halfspace_closed=theorem.poisson_halfspace_delta(epsilon, sigma, steps),
         )
-    values = Sheet().beside(at_zero=at_zero, bound=theorem.poisson_total_variation_upper(sigma, steps), fixed=fixed)
-    values.beside(gap=(fixed[0] - at_zero.upper, fixed[1] - at_zero.lower), below=below, beyond=beyond)
-    values.beside(crossing=crossing, changes=sign_changes())
+    values = Sheet().unlisted(at_zero=at_zero, bound=theorem.poisson_total_variation_upper(sigma, steps), fixed=fixed)
+    values.unlisted(gap=(fixed[0] - at_zero.upper, fixed[1] - at_zero.lower), below=below, beyond=beyond)
+    values.unlisted(crossing=crossing, changes=sign_changes())
     marks = Sheet("marks", listed=False)
     for name, place in (("ε0", below), ("crossing", crossing[0]), ("ε1", beyond)):
         marks.add(name=name, place=place)

@@ -15,7 +15,7 @@ from typing import Any
 
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import Quantity, balls_and_bins, by_every_route, epoch, poisson
-from calipers.papers.items import Progress, jaws_of, printed, watched
+from calipers.papers.items import ItemProgress, bounds_of, printed, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
 
@@ -36,9 +36,9 @@ def add_quote(table: Sheet, quote: Any, shown: Any, quantity: Quantity, prefix: 
     place = getattr(quote, AXES[quantity])
     run, _, level = asked = _asked(shown, quantity, place)
     table.add(**by_every_route(*asked))
-    table.beside(bins=getattr(balls_and_bins(run), quantity)(level) if bins else None, guarantee=None, quote=quote)
+    table.unlisted(bins=getattr(balls_and_bins(run), quantity)(level) if bins else None, guarantee=None, quote=quote)
     before, after = (f"{prefix}σ = {place:g}: ε", "") if quantity == "epsilon" else ("δ", f"({place:g})")
-    table.beside(before=before, after=after)
+    table.unlisted(before=before, after=after)
 
 
 def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
@@ -55,14 +55,14 @@ def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
 
 
 def figure(
-    progress: Progress, figure: str, quantity: Quantity, places: Sequence[float] = _SIGMA, lowest: float = 0.0
+    progress: ItemProgress, figure: str, quantity: Quantity, places: Sequence[float] = _SIGMA, lowest: float = 0.0
 ) -> Computed:
     """epsilon against sigma, or delta against epsilon, and the quoted numbers; the picture ends at `lowest`."""
     shown, quoted, curves = getattr(published, figure), Sheet("quoted", listed=False), Sheet("curves")
     for number, quote in enumerate(shown.quotes):
         add_quote(quoted, quote, shown, quantity, bins=quantity == "epsilon" or number == 0)
     if figure == "FIGURE_3":
-        quoted.beside(guarantee=poisson(epoch(shown.noise_multiplier, shown.steps)).delta(4.0))
+        quoted.unlisted(guarantee=poisson(epoch(shown.noise_multiplier, shown.steps)).delta(4.0))
     if figure == "FIGURE_4":
         caption = SimpleNamespace(steps=published.FIGURE_4_STEPS_OF_CAPTION, delta=shown.delta)
         for quote in shown.quotes:
@@ -73,5 +73,5 @@ def figure(
     for place in watched(places, progress):
         found = by_every_route(*_asked(shown, quantity, place))
         # Deterministic batches are drawn by their upper bound, the others as they are known.
-        curves.add(**{AXES[quantity]: place}, **(found | {"deterministic": jaws_of(found["deterministic"])[1]}))
+        curves.add(**{AXES[quantity]: place}, **(found | {"deterministic": bounds_of(found["deterministic"])[1]}))
     return Computed([curves, quoted, _marks(shown.quotes, AXES[quantity])], {"shown": shown})

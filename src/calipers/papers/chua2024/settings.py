@@ -13,8 +13,8 @@ epsilon (or delta) that Proposition 12 of Canonne et al. gives over a list of or
 exp(-2 pi^2 sigma/h) = exp(-158): what is left is rounding.
 
 **Shuffled.** The paper's lower bound is Equation (3), the best event {max_t w_t >= C}. Ours is the best of all tests of
-the same pair P_S against Q_S, up to the rounding of its scores (`calipers.laws.allocated.shuffle`). The upper end is
-Theorem 4.1.
+the same pair P_S against Q_S, up to the rounding of its scores (`calipers.pld.allocation.shuffle_attack`). The upper
+end is Theorem 4.1.
 
 **Balls-and-bins.** Not in the paper: every record picks its batch independently, so that the other records give nothing
 away. It costs the same training and its bracket closes.
@@ -30,16 +30,16 @@ import numpy as np
 from scipy.special import logsumexp
 
 from calipers.curves import delta_from_rdp, epsilon_from_rdp
-from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.measure import Measurement, measure
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Interval, Value
+from calipers.papers.items import NumberPair, Value
+from calipers.pld.allocation.shuffle_attack import ShuffleAttack
 from calipers.run import Run
 from calipers.theorems import samplers_gap as theorem
 
 ORDERS: FloatArray = np.concatenate((1.0 + np.arange(1, 100) / 10.0, np.arange(11, 64)))
-"""The Renyi orders that dp_accounting tries unless told otherwise (without its four largest, which never win here)."""
+"""The Renyi orders that dp_accounting tries unless given otherwise (without its four largest, which never win here)."""
 
 Quantity = Literal["epsilon", "delta"]
 TOLERANCE = 1e-3
@@ -66,7 +66,7 @@ def balls_and_bins(run: Run) -> Measurement:
     return _measured(run.replace(sampler="balls-and-bins"))
 
 
-def deterministic(run: Run, quantity: Quantity, level: float) -> Interval:
+def deterministic(run: Run, quantity: Quantity, level: float) -> NumberPair:
     """epsilon_D(delta) or delta_D(epsilon), Proposition 3.1, with its rounding."""
     value: float = getattr(theorem, f"deterministic_{quantity}")(level, run.noise_multiplier)
     return value * (1.0 - _SLACK), value * (1.0 + _SLACK)
@@ -81,7 +81,7 @@ def shuffled_by_event(run: Run, quantity: Quantity, level: float) -> float:
 
 
 @cache
-def shuffled(run: Run, quantity: Quantity, level: float) -> Interval:
+def shuffled(run: Run, quantity: Quantity, level: float) -> NumberPair:
     """epsilon_S(delta) or delta_S(epsilon) lies between these: the best test found, and Theorem 4.1."""
     found: float = getattr(ShuffleAttack(run.noise_multiplier, run.total_steps), f"best_{quantity}")(level)[0]
     return max(found, shuffled_by_event(run, quantity, level)), deterministic(run, quantity, level)[1]

@@ -18,7 +18,7 @@ from calipers.bracket import Bracket
 from calipers.measure import Measurement
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, forced_noise, isolated, poisson, shuffle
-from calipers.papers.items import Progress, watched
+from calipers.papers.items import ItemProgress, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
 from calipers.theorems import separation as theorem
@@ -30,7 +30,7 @@ FORCED_ROUNDS = (48, 390)
 FORCED_SEPARATIONS = (0.1, 0.03, 0.01)
 
 
-def thresholds(progress: Progress) -> Computed:
+def thresholds(progress: ItemProgress) -> Computed:
     """The number of rounds and the noise quoted for ImageNet and LAION, and what such an epoch leaks."""
     table = Sheet()
     for quoted in watched(published.THRESHOLDS, progress):
@@ -46,7 +46,7 @@ def thresholds(progress: Progress) -> Computed:
             separation_poisson=poisson(run).separation(),
             epsilon_shuffle=shuffle(run).epsilon(delta),
             epsilon_poisson=poisson(run).epsilon(delta),
-        ).beside(quoted=quoted)
+        ).unlisted(quoted=quoted)
     return Computed([table])
 
 
@@ -61,8 +61,8 @@ def _margins() -> tuple[float, int, float]:
     return ratios[least], counts[least], 1.0 / math.sqrt(4.0 * math.pi * math.log(2.0))
 
 
-def dichotomies(progress: Progress) -> Computed:
-    """Theorems 6.1 and 6.3 at the threshold, beside the separation that they bound."""
+def dichotomies(progress: ItemProgress) -> Computed:
+    """Theorems 6.1 and 6.3 at the threshold, next to the separation that they bound."""
     table = Sheet()
     for rounds in watched(ROUNDS, progress):
         sigma, run = theorem.noise_threshold(rounds), epoch(rounds)
@@ -78,7 +78,7 @@ def dichotomies(progress: Progress) -> Computed:
             worst=shuffle(run).separation(),
         )
     margin, where, level = _margins()
-    table.beside(margin=margin, where=where, level=level, checked=EVERY_ROUND_UP_TO)
+    table.unlisted(margin=margin, where=where, level=level, checked=EVERY_ROUND_UP_TO)
     return Computed([table])
 
 
@@ -86,13 +86,13 @@ def _separation(of: Callable[[Run], Measurement], rounds: int) -> Callable[[floa
     return lambda noise_multiplier: of(epoch(rounds, noise_multiplier)).separation()
 
 
-def forced(progress: Progress) -> Computed:
+def forced(progress: ItemProgress) -> Computed:
     """How much noise one epoch needs for a small separation, from both sides."""
     table = Sheet()
     for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
         threshold = theorem.noise_threshold(rounds)
         drawn = forced_noise(_separation(poisson, rounds), target, 2.0 * threshold, 2.0)
         # Both samplers need about the same noise, and Poisson sampling is measured faster.
-        dealt = forced_noise(_separation(isolated, rounds), target, 1.01 * drawn[1], 1.03)
-        table.add(rounds=rounds, separation=target, threshold=threshold, isolated=dealt, poisson=drawn)
+        allocated = forced_noise(_separation(isolated, rounds), target, 1.01 * drawn[1], 1.03)
+        table.add(rounds=rounds, separation=target, threshold=threshold, isolated=allocated, poisson=drawn)
     return Computed([table])

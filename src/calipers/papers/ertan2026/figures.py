@@ -21,12 +21,12 @@ from calipers.bracket import Side
 from calipers.numerics.types import FloatArray
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import ROUNDING, epoch, isolated, poisson, poisson_ceiling
-from calipers.papers.items import Progress, Published, watched
+from calipers.papers.items import ItemProgress, Published, watched
 from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.theorems import separation as theorem
 
 DRAWN_ROUNDS = 20
-"""Few enough rounds for the three separations of Figure 2 to be told apart."""
+"""Few enough rounds for the three separations of Figure 2 to be distinguished."""
 
 ALPHA: FloatArray = np.unique(np.concatenate((np.geomspace(1e-4, 1.0, 81), np.linspace(0.0, 1.0, 201))))
 SCHEDULES = {"0.5": 0.5, "1/√2": math.sqrt(0.5), "0.8": 0.8, "0.9": 0.9, "0.95": 0.95}
@@ -59,7 +59,7 @@ def figure_1() -> Computed:
     _segment(segments, "κ", fixed, kappa.lower)
     for fnr in (fixed, 1.0 - fixed):
         segments.add(name="√2 κ", distance=math.sqrt(2.0) * kappa.lower, fpr=fixed, fnr=fnr)
-    return Computed([table, segments, Sheet().beside(kappa=kappa)], {"drawn_rounds": DRAWN_ROUNDS})
+    return Computed([table, segments, Sheet().unlisted(kappa=kappa)], {"drawn_rounds": DRAWN_ROUNDS})
 
 
 def figure_2() -> Computed:
@@ -70,10 +70,10 @@ def figure_2() -> Computed:
     most, gap = by_largest * (1.0 + 2.0 * ROUNDING), by_largest - point.separation
     sub = np.array([theorem.max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
     table = Sheet.of_columns("curves", {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": found.curve(Side.LOWER)(ALPHA)})
-    values = Sheet().beside(bound=theorem.shuffle_separation_lower(sigma, rounds))
-    values.beside(point=point, fpr=point.fpr, x=point.separation)
-    values.beside(sub=(by_largest, most), shuf=kappa, first=(gap, gap + 1e-10))
-    values.beside(second=(kappa.lower - most, kappa.upper - by_largest))
+    values = Sheet().unlisted(bound=theorem.shuffle_separation_lower(sigma, rounds))
+    values.unlisted(point=point, fpr=point.fpr, x=point.separation)
+    values.unlisted(sub=(by_largest, most), shuf=kappa, first=(gap, gap + 1e-10))
+    values.unlisted(second=(kappa.lower - most, kappa.upper - by_largest))
     segments = Sheet("segments", listed=False)
     _segment(segments, "x'", point.fpr, point.separation)
     _segment(segments, "κ_sub", _best_fpr(sigma, rounds), by_largest)
@@ -81,8 +81,8 @@ def figure_2() -> Computed:
     return Computed([table, values, segments], {"sigma": sigma})
 
 
-def figure_3(progress: Progress) -> Computed:
-    """Equation (52) over M for several s, beside the separation of one Poisson epoch."""
+def figure_3(progress: ItemProgress) -> Computed:
+    """Equation (52) over M for several s, next to the separation of one Poisson epoch."""
     measured, places, limits = Sheet("measured"), Sheet("places", listed=False), Sheet("limits", listed=False)
     columns: dict[str, Column] = {"rounds": FIGURE_3_ROUNDS}
     for label, s in SCHEDULES.items():
@@ -96,12 +96,12 @@ def figure_3(progress: Progress) -> Computed:
     # What the prediction tends to as M grows, for s below, at and above 1.
     claim = Published(published.FIGURE_3_CLAIM, _MAXIMUM * (1.0 - ROUNDING), _MAXIMUM, None)
     for name, value in (("s < 1", _MAXIMUM), ("s = 1", math.erf(0.5) * _MAXIMUM), ("s > 1", 0.0)):
-        limits.add(name=name, predicted=value).beside(claim=claim)
+        limits.add(name=name, predicted=value).unlisted(claim=claim)
     return Computed([Sheet.of_columns("bounds", columns), measured, places, limits])
 
 
-def figure_4(progress: Progress) -> Computed:
-    """Equation (47) at the threshold for several E, beside the separation of the runs it is meant to predict."""
+def figure_4(progress: ItemProgress) -> Computed:
+    """Equation (47) at the threshold for several E, next to the separation of the runs it is meant to predict."""
     measured, columns = Sheet("measured"), {"rounds": np.array(FIGURE_4_ROUNDS)}
     for epochs in watched(published.EPOCHS, progress):
         line = [theorem.poisson_limit_separation(m, epochs, theorem.noise_threshold(m)) for m in FIGURE_4_ROUNDS]

@@ -19,8 +19,8 @@ from functools import cache
 
 from calipers.bracket import Bracket
 from calipers.measure import Measurement, measure
-from calipers.numerics.elementary import halved_ratio
-from calipers.papers.items import Interval
+from calipers.numerics.elementary import bisect_ratio
+from calipers.papers.items import NumberPair
 from calipers.run import Run
 from calipers.theorems.separation import noise_threshold
 
@@ -74,7 +74,7 @@ def isolated(run: Run) -> Measurement:
 
 
 def worst_case_epsilon(run: Run, delta: float) -> tuple[float, float, str]:
-    """Jaws of ε(delta) of shuffling in the worst case, and a note where the lower one could be closer.
+    """Bounds of ε(delta) of shuffling in the worst case, and a note where the lower one could be closer.
 
     The attack on several long epochs takes seconds. There the lower bound is that of the isolated view, whose adversary
     is one that the worst case includes, and the upper one is still the proof (fixed batches).
@@ -94,7 +94,7 @@ def poisson_ceiling(rounds: int, epochs: int = 1) -> float:
     return -math.expm1(rounds * epochs * math.log1p(-1.0 / rounds)) / math.sqrt(2.0)
 
 
-def forced_noise(separation: Callable[[float], Bracket], target: float, guess: float, spread: float) -> Interval:
+def forced_noise(separation: Callable[[float], Bracket], target: float, guess: float, spread: float) -> NumberPair:
     """The noise multiplier at which a decreasing separation passes `target`, searched around `guess`.
 
     Post-condition: at the first value returned a test shows more than `target`, at the second a proof gives at most
@@ -105,5 +105,5 @@ def forced_noise(separation: Callable[[float], Bracket], target: float, guess: f
         low /= spread
     while separation(high).upper > target:
         high *= spread
-    necessary, _ = halved_ratio(low, high, lambda sigma: separation(sigma).lower > target, 60, _NEAR)
-    return necessary, halved_ratio(high, low, lambda sigma: separation(sigma).upper <= target, 60, _NEAR)[0]
+    necessary, _ = bisect_ratio(low, high, lambda sigma: separation(sigma).lower > target, 60, _NEAR)
+    return necessary, bisect_ratio(high, low, lambda sigma: separation(sigma).upper <= target, 60, _NEAR)[0]

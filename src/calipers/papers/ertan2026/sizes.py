@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers.papers.ertan2026 import published
-from calipers.papers.items import Progress, Published, watched
+from calipers.papers.items import ItemProgress, Published, watched
 from calipers.papers.sheets import Computed, Sheet
 
 _NEAR = 0.05
@@ -72,10 +72,10 @@ MODELS = {
 }
 
 
-def model_sizes(progress: Progress) -> Computed:
+def model_sizes(progress: ItemProgress) -> Computed:
     """Millions of parameters of every model whose size a caption states."""
     table = Sheet("sizes", listed=False)
     for name, millions in watched(published.MODEL_SIZES.items(), progress):
         stated = Published(f"≈ {millions}", millions * (1.0 - _NEAR), millions * (1.0 + _NEAR), float(millions))
-        table.add(name=name, millions=tuple((MODELS[name] / 1e6).tolist())).beside(stated=stated)
+        table.add(name=name, millions=tuple((MODELS[name] / 1e6).tolist())).unlisted(stated=stated)
     return Computed([table])

@@ -17,12 +17,12 @@ import itertools
 
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, epochs_of, isolated, poisson, shuffle, worst_case_epsilon
-from calipers.papers.items import Progress, watched
+from calipers.papers.items import ItemProgress, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems import separation as theorem
 
 
-def accuracy_table(progress: Progress, number: int) -> Computed:
+def accuracy_table(progress: ItemProgress, number: int) -> Computed:
     """σ of every row of one of Tables 1 to 9, and what its runs leak."""
     shown, table = published.TABLES[number], Sheet("runs")
     stated, records = shown.dataset.records, shown.dataset.everything or shown.dataset.records
@@ -45,12 +45,12 @@ def accuracy_table(progress: Progress, number: int) -> Computed:
             shuffle_epsilon=(low, high),
             poisson_epsilon=poisson(run).epsilon(1.0 / records),
         )
-        table.beside(name=f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}", text=text, note=note)
-        table.beside(as_stated=thresholds[batch] if shown.dataset.everything else None, count=stated)
+        table.unlisted(name=f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}", text=text, note=note)
+        table.unlisted(as_stated=thresholds[batch] if shown.dataset.everything else None, count=stated)
     return Computed([table], {"stated": ", ".join(f"{sigma:.2f}" for sigma in thresholds.values())})
 
 
-def table_10(progress: Progress) -> Computed:
+def table_10(progress: ItemProgress) -> Computed:
     """The four columns, and what runs with the most noise that Theorem 6.1 speaks about really leak."""
     table, delta = Sheet(), published.TABLE_10_DELTA
     for line in watched(published.TABLE_10, progress):
@@ -68,5 +68,5 @@ def table_10(progress: Progress) -> Computed:
             separation_poisson=poisson(run).separation(),
             true_epsilon_shuffle=shuffle(run).epsilon(delta),
             true_epsilon_poisson=poisson(run).epsilon(delta),
-        ).beside(line=line)
+        ).unlisted(line=line)
     return Computed([table])

@@ -4,7 +4,7 @@ Training takes GPU hours, so the rows are kept: `trained.csv` has one row for ea
 The experiment itself is `benchmarks.protocol` in the repository, outside what is installed, and the rows are those that
 it gathers; `experiments/protocol/README.md` has the command and what came out. Nothing is trained here.
 
-**An accuracy is a measurement, not a bound.** It depends on the seed and on the device. Ours stand beside the
+**An accuracy is a measurement, not a bound.** It depends on the seed and on the device. Ours stand next to the
 published ones to show whether the picture is the same; that they agree to a digit is not to be expected, because the
 protocol differs:
 
@@ -50,7 +50,7 @@ def trained_runs() -> Iterator[dict[str, Any]]:
 
 
 def utility() -> Computed:
-    """Accuracies beside those of Tables 1 and 3, and the picture of accuracy against noise."""
+    """Accuracies next to those of Tables 1 and 3, and the picture of accuracy against noise."""
     runs, table = Sheet("runs"), Sheet("beside", listed=False)
     lines, marks = Sheet("lines", listed=False), Sheet("thresholds", listed=False)
     runs.records = list(trained_runs())
@@ -62,12 +62,12 @@ def utility() -> Computed:
                 if found := runs.where(**run, regime=regime):
                     values = [entry["accuracy"] for entry in found]
                     table.add(**found[0] | {"accuracy": (min(values), max(values)), "trained": name, "text": text})
-                    table.beside(count=f"{len(found)} training{'s' if len(found) > 1 else ''}")
+                    table.unlisted(count=f"{len(found)} training{'s' if len(found) > 1 else ''}")
     for dataset in _PANELS:
         shown = runs.where(dataset=dataset, batch_size=_SHOWN)
         marks.add(dataset=dataset, threshold=noise_threshold(shown[0]["records"] // _SHOWN))
         for epochs, sampler, sigma in sorted({(r["epochs"], r["sampler"], r["noise_multiplier"]) for r in shown}):
             point = {"dataset": dataset, "epochs": epochs, "sampler": sampler, "noise_multiplier": sigma}
             mean = fmean(entry["accuracy"] for entry in runs.where(**point, batch_size=_SHOWN))
-            lines.add(**point, accuracy=mean).beside(name=f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}")
+            lines.add(**point, accuracy=mean).unlisted(name=f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}")
     return Computed([runs, table, lines, marks])

@@ -26,7 +26,7 @@ from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.representations import dpsgd_regrets
 from calipers.papers.gomez2025.settings import laplace_curves, run_of
-from calipers.papers.items import Progress, Published, watched
+from calipers.papers.items import ItemProgress, Published, watched
 from calipers.papers.sheets import Computed, Sheet
 
 _ALPHA = np.concatenate((np.geomspace(1e-9, 0.1, 60), np.linspace(0.1, 1.0, 60)))
@@ -67,7 +67,7 @@ def _marked(mark: bool, word: str, yes: tuple[float, float], no: tuple[float, fl
     return Published(f"✓ {word}", *yes) if mark else Published(f"✗ {word}", *no)
 
 
-def table_1(progress: Progress) -> Computed:
+def table_1(progress: ItemProgress) -> Computed:
     """The eighteen marks, each from a number."""
     table, marks, limit = Sheet("regrets"), Sheet("marks", listed=False), published.ACCURATE
     for run in watched(dict.fromkeys(run_of(c) for c in (*published.TABLE_4, *published.TABLE_5)), progress):
@@ -79,7 +79,7 @@ def table_1(progress: Progress) -> Computed:
     for name, (concise, ordered, accurate) in published.TABLE_1.items():
         worst = max(table.column(name))
         marks.add(name=name, numbers=float(_NUMBERS.get(name, math.inf)), wrong=float(violations[name]), worst=worst)
-        marks.beside(concise=_marked(concise, "concise", (1, 2), (3, math.inf)))
-        marks.beside(ordered=_marked(ordered, "ordered", (0, 0), (1, math.inf)))
-        marks.beside(accurate=_marked(accurate, "accurate", (0, limit), (limit, math.inf)))
+        marks.unlisted(concise=_marked(concise, "concise", (1, 2), (3, math.inf)))
+        marks.unlisted(ordered=_marked(ordered, "ordered", (0, 0), (1, math.inf)))
+        marks.unlisted(accurate=_marked(accurate, "accurate", (0, limit), (limit, math.inf)))
     return Computed([table, marks])

@@ -16,7 +16,7 @@ from calipers.numerics.normal import gaussian_delta, gaussian_epsilon, gaussian_
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published, settings
 from calipers.papers.gomez2025.representations import dpsgd_regrets, laplace_regrets
-from calipers.papers.items import Progress, watched
+from calipers.papers.items import ItemProgress, watched
 from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.theorems.lognormal_ratio import gdp_of_pure_dp
 
@@ -35,10 +35,10 @@ def figure_1() -> Computed:
     laplace, dpsgd = settings.laplace_curves(), settings.dpsgd_curves(settings.HEADLINE)
     pure, fitted = adp_tradeoff(1.0), settings.fit(dpsgd)
     epsilon = settings.measured(settings.HEADLINE).epsilon(published.DELTA).upper
-    regrets, values = Sheet("c"), Sheet().beside(gdp=fitted.regret)
-    regrets.add(mechanism="laplace", **laplace_regrets()).beside(name="Laplace")
-    regrets.add(mechanism="dp-sgd", **dpsgd_regrets(settings.HEADLINE)).beside(name="DP-SGD")
-    values.beside(pure=(delta_divergence(laplace.guarantee, pure), laplace_regrets()["pure"]))
+    regrets, values = Sheet("c"), Sheet().unlisted(gdp=fitted.regret)
+    regrets.add(mechanism="laplace", **laplace_regrets()).unlisted(name="Laplace")
+    regrets.add(mechanism="dp-sgd", **dpsgd_regrets(settings.HEADLINE)).unlisted(name="DP-SGD")
+    values.unlisted(pure=(delta_divergence(laplace.guarantee, pure), laplace_regrets()["pure"]))
     pair = adp_tradeoff(epsilon, published.DELTA)(ALPHA)
     tables = (
         _curve_table("a", laplace, settings.fit(laplace).mu[1], beta_pure_dp=pure(ALPHA)),
@@ -61,7 +61,7 @@ def figure_2() -> Computed:
     )
     shift, height = Sheet("shift", listed=False), float(curves.attack(0.15 + kappa))
     shift.add(alpha=0.15 + kappa, beta=height).add(alpha=0.15, beta=height - kappa)
-    return Computed([table, shift, Sheet().beside(regret=(least, kappa))], {"kappa": kappa})
+    return Computed([table, shift, Sheet().unlisted(regret=(least, kappa))], {"kappa": kappa})
 
 
 def figure_5() -> Computed:
@@ -69,8 +69,8 @@ def figure_5() -> Computed:
     census, response = settings.topdown_curves(published.TOPDOWN_RHO_ROUNDED), settings.response_curves()
     of_census, of_response = settings.fit(census), settings.fit(response)
     closed = gdp_of_pure_dp(published.RANDOMIZED_RESPONSE_EPSILON)
-    values = Sheet().beside(census_mu=of_census.mu, census_regret=of_census.regret, closed=closed)
-    values.beside(mu=of_response.mu, regret=of_response.regret)
+    values = Sheet().unlisted(census_mu=of_census.mu, census_regret=of_census.regret, closed=closed)
+    values.unlisted(mu=of_response.mu, regret=of_response.regret)
     tables = _curve_table("a", census, of_census.mu[1]), _curve_table("b", response, closed), values
     return Computed(tables, {"mu": of_census.mu[1], "closed": closed})
 
@@ -81,9 +81,9 @@ def figure_6() -> Computed:
     mu = gaussian_mu(*budget)
     epsilon, fpr = np.linspace(0.0, 10.0, 201), np.geomspace(1e-7, 1.0, 281)
     pairs, bounds, powers = Sheet("pairs"), Sheet("bounds", listed=False), Sheet("powers", listed=False)
-    pairs.add(epsilon=budget[0], delta=budget[1]).beside(calibrated=True)
+    pairs.add(epsilon=budget[0], delta=budget[1]).unlisted(calibrated=True)
     for delta in (1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.3):
-        pairs.add(epsilon=gaussian_epsilon(mu, delta), delta=delta).beside(calibrated=False)
+        pairs.add(epsilon=gaussian_epsilon(mu, delta), delta=delta).unlisted(calibrated=False)
     for pair in pairs.records:
         growth, room = np.exp(pair["epsilon"]), 1.0 - pair["delta"]
         bound = np.minimum(np.minimum(1.0 - room + growth * fpr, 1.0 - (room - fpr) / growth), 1.0)
@@ -95,7 +95,7 @@ def figure_6() -> Computed:
     return Computed([profile, attacks, pairs, bounds, powers], {"mu": mu})
 
 
-def fits(progress: Progress, table: str, epsilons: Sequence[str], claimed: bool) -> Computed:
+def fits(progress: ItemProgress, table: str, epsilons: Sequence[str], claimed: bool) -> Computed:
     """Curves, their GDP guarantees, and the gap between the two; `claimed`: Appendix F speaks about these gaps."""
     columns: dict[str, Column] = {"alpha": ALPHA}
     rows, lines = Sheet("gaps", listed=False), Sheet("lines", listed=False)

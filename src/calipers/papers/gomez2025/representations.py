@@ -29,10 +29,10 @@ from calipers.curves import (
     zcdp_rho,
     zcdp_tradeoff,
 )
-from calipers.laws.composed.renyi import renyi
 from calipers.mechanisms import compose, laplace
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published, settings
+from calipers.pld.composition.renyi import renyi
 from calipers.run import Run
 
 _PROFILE_POINTS = 1500

@@ -25,12 +25,12 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves import TradeoffCurve, epsilon_from_rdp, gdp_mu, regret
-from calipers.laws.composed.sweep import sweep
 from calipers.measure import Measurement, measure
 from calipers.measure.bounds import depth_for
 from calipers.mechanisms import DiscreteGaussian, compose, laplace, randomized_response
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published
+from calipers.pld.composition.sweep import sweep
 from calipers.run import Run
 
 DELTA0 = 1e-10

@@ -16,18 +16,18 @@ import math
 from calipers.errors import CertificationError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_mu
 from calipers.papers.gomez2025 import published, settings
-from calipers.papers.items import Interval, Progress, watched
+from calipers.papers.items import ItemProgress, NumberPair, watched
 from calipers.papers.sheets import Computed, Sheet
 
 
-def _gaussian(epsilon: float, delta: float) -> Interval:
+def _gaussian(epsilon: float, delta: float) -> NumberPair:
     """mu of the Gaussian mechanism that is exactly (epsilon, delta)-DP, with its rounding."""
     mu = gaussian_mu(epsilon, delta)
     slack = 4.0 * GAUSSIAN_RELATIVE_ERROR * mu
     return mu - slack, mu + slack
 
 
-def table_2(progress: Progress) -> Computed:
+def table_2(progress: ItemProgress) -> Computed:
     """mu and regret of the first and third row, with both readings of the dataset's size."""
     table, other = Sheet("rows", listed=False), Sheet("gaussian", listed=False)
     table_4 = {column.epsilon: column for column in published.TABLE_4}
@@ -38,7 +38,7 @@ def table_2(progress: Progress) -> Computed:
             found = settings.fit(settings.dpsgd_curves(settings.run_of(column, records)))
             table.add(where=where, epsilon=column.epsilon[0], records=records, text=text, mu=found.mu)
             if records == published.CIFAR_RECORDS:
-                table.beside(regret=found.regret)
+                table.unlisted(regret=found.regret)
     for epsilon in published.TABLE_2_EPSILON:
         other.add(epsilon=epsilon[0], mu=_gaussian(float(epsilon), published.TABLE_2_OTHER_DELTA))
     return Computed([table, other])
@@ -65,7 +65,7 @@ def solved_noise(epsilon: float, delta: float, steps: int, rate: float, toleranc
     raise CertificationError(f"No noise multiplier near {there:g} gives epsilon = {epsilon:g} at delta = {delta:g}.")
 
 
-def table_2_solved(progress: Progress) -> Computed:
+def table_2_solved(progress: ItemProgress) -> Computed:
     """Rows 2 and 4 to 6: sigma solved for at assumed numbers of updates, and the mu it needs."""
     other, updates = published.TABLE_2_OTHER_DELTA, [column.steps for column in published.TABLE_5]
     many, batch, table = published.MANY_UPDATES, published.BATCH_SIZE, Sheet()
@@ -78,11 +78,11 @@ def table_2_solved(progress: Progress) -> Computed:
         noise = solved_noise(float(epsilon), delta, steps, batch / records)
         found = settings.fit(settings.dpsgd_curves(settings.dpsgd(noise, steps, batch / records), 1e-3))
         run = {"row": where, "records": records, "delta": delta, "epsilon": float(epsilon), "steps": steps}
-        table.add(**run, noise_multiplier=noise, mu=found.mu, regret=found.regret).beside(text=text)
+        table.add(**run, noise_multiplier=noise, mu=found.mu, regret=found.regret).unlisted(text=text)
     return Computed([table])
 
 
-def table_3(progress: Progress) -> Computed:
+def table_3(progress: ItemProgress) -> Computed:
     """mu of the Gaussian mechanism that is exactly (epsilon, delta)-DP."""
     table, mus = Sheet(), Sheet("mus", listed=False)
     for epsilon, texts in watched(published.TABLE_3.items(), progress):
@@ -91,10 +91,10 @@ def table_3(progress: Progress) -> Computed:
             mus.add(epsilon=epsilon, delta=delta, text=text, mu=mu)
         table.add(epsilon=epsilon, **{f"mu at delta = {delta:g}": mu[1] for delta, mu in found.items()})
     stronger = gaussian_mu(6.0, 1e-5) - gaussian_mu(8.0, 1e-9)
-    return Computed([table, mus.beside(stronger=(stronger - 1e-11, stronger + 1e-11))])
+    return Computed([table, mus.unlisted(stronger=(stronger - 1e-11, stronger + 1e-11))])
 
 
-def hyperparameters(progress: Progress, table: str) -> Computed:
+def hyperparameters(progress: ItemProgress, table: str) -> Computed:
     """The runs of Table 4 (from scratch) or 5 (fine-tuning): epsilon by both routes, mu, regret."""
     values = Sheet()
     for column in watched(getattr(published, table), progress):
@@ -110,5 +110,5 @@ def hyperparameters(progress: Progress, table: str) -> Computed:
             mu=found.mu,
             regret=found.regret,
             mu_over_all_alpha=settings.mu_over_all_alpha(run),
-        ).beside(text=column.epsilon)
+        ).unlisted(text=column.epsilon)
     return Computed([values])

@@ -1,6 +1,6 @@
 """What the paper bounds, itself: the advantage of the isolated view, from both sides.
 
-One epoch of M rounds shows the mean of M independent likelihood ratios (`calipers.laws.allocated.average`), E epochs
+One epoch of M rounds shows the mean of M independent likelihood ratios (`calipers.pld.allocation.average`), E epochs
 the product of E such pairs. The paper's delta, the largest distance of the trade-off curve below 1 - a, is the
 advantage (total variation, delta at epsilon = 0) of that pair: f(a) >= 1 - a - delta for all a exactly when the
 advantage is at most delta. The bounds below are a bracket of it.
@@ -21,9 +21,9 @@ from scipy.special import erf, erfinv
 
 from calipers.citations import implements
 from calipers.errors import CertificationError
-from calipers.laws.allocated.average import FINEST_RESOLUTION, AllocationPair
-from calipers.laws.composed.product import Product
-from calipers.papers.items import Interval, jaws_of
+from calipers.papers.items import NumberPair, bounds_of
+from calipers.pld.allocation.average import FINEST_RESOLUTION, AllocationPair
+from calipers.pld.composition.product import Product
 
 TOLERANCE = 4e-5
 QUICK_TOLERANCE = 1e-3
@@ -31,17 +31,17 @@ QUICK_TOLERANCE = 1e-3
 
 
 @cache
-def profile(noise_multiplier: float, rounds: int, epochs: int, epsilon: float, tolerance: float) -> Interval:
+def profile(noise_multiplier: float, rounds: int, epochs: int, epsilon: float, tolerance: float) -> NumberPair:
     """(lower, upper) of delta(epsilon) of `epochs` epochs in the isolated view, the larger of both directions."""
-    return jaws_of(Product([(AllocationPair(noise_multiplier, rounds), epochs)]).delta(epsilon, tolerance))
+    return bounds_of(Product([(AllocationPair(noise_multiplier, rounds), epochs)]).delta(epsilon, tolerance))
 
 
 @cache
-def advantage(noise_multiplier: float, rounds: int, epochs: int = 1, tolerance: float = TOLERANCE) -> Interval:
+def advantage(noise_multiplier: float, rounds: int, epochs: int = 1, tolerance: float = TOLERANCE) -> NumberPair:
     """(lower, upper) of the advantage: the smallest delta with f(a) >= 1 - a - delta for all a.
 
-    `tolerance` is the relative width aimed for. One epoch is read off its two laws: at epsilon = 0 both directions
-    are the total variation, so one of them is enough.
+    `tolerance` is the relative width aimed for. One epoch is read off its two distributions: at epsilon = 0 both
+    directions are the total variation, so one of them is enough.
     """
     if epochs > 1:
         return profile(noise_multiplier, rounds, epochs, 0.0, tolerance)

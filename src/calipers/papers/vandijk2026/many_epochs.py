@@ -24,16 +24,16 @@ from scipy.special import ndtr
 
 from calipers.bracket import Side
 from calipers.domains import COUNT
-from calipers.laws.allocated.average import AllocationPair
-from calipers.laws.composed.product import Product
-from calipers.laws.composed.sweep import sweep
 from calipers.mechanisms import poisson_gaussian
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Progress, Published, watched
+from calipers.papers.items import ItemProgress, Published, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.vandijk2026.exact import QUICK_TOLERANCE, advantage, limit_advantage, limit_mu, profile
+from calipers.pld.allocation.average import AllocationPair
+from calipers.pld.composition.product import Product
+from calipers.pld.composition.sweep import sweep
 from calipers.theorems import shuffle_limits as theorem
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, ratio_variance
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
@@ -57,35 +57,37 @@ _MOST_BLOCKS = 400
 _NEGLIGIBLE = 1e-17
 
 
-def figure_2(progress: Progress) -> Computed:
+def figure_2(progress: ItemProgress) -> Computed:
     """The two GDP coefficients, their ratio, and what the two samplers do at finite M."""
     table, samplers, root = Sheet("coefficients"), Sheet("samplers", listed=False), math.sqrt(2.0)
     for place, sigma in enumerate(np.geomspace(0.35, 6.0, 180)):
         found = theorem.gdp_coefficients(float(sigma))
         coefficients = {"shuffle": found.shuffle, "symmetrized_poisson": found.symmetrized_poisson}
-        table.add(noise_multiplier=float(sigma), **coefficients, ratio=found.ratio).beside(marked=place % 12 == 0)
+        table.add(noise_multiplier=float(sigma), **coefficients, ratio=found.ratio).unlisted(marked=place % 12 == 0)
     middle = 0.5 * (1.0 + root)
     # The sigma at which the drawn ratio is in the middle, by bisection of a decreasing function.
-    midpoint = halved(0.1, 100.0, lambda sigma: theorem.gdp_coefficients(sigma).ratio > middle, 48)[0]
+    midpoint = bisect(0.1, 100.0, lambda sigma: theorem.gdp_coefficients(sigma).ratio > middle, 48)[0]
     far = theorem.gdp_coefficients(_FAR)
-    claims = Sheet("claims").beside(midpoint=midpoint, middle=middle, top=root)
-    claims.beside(at_low=theorem.gdp_coefficients(0.1).ratio, at_far=far.ratio, far_shuffle=_FAR * far.shuffle)
-    claims.beside(rising=float(np.max(np.diff(table.column("ratio")))))
+    claims = Sheet("claims").unlisted(midpoint=midpoint, middle=middle, top=root)
+    claims.unlisted(at_low=theorem.gdp_coefficients(0.1).ratio, at_far=far.ratio, far_shuffle=_FAR * far.shuffle)
+    claims.unlisted(rising=float(np.max(np.diff(table.column("ratio")))))
     # Values near a limit that the paper states, with how near they have to be.
     for name, text, limit, slack in (("root_2", "√2", root, 1e-9), ("one", "1", 1.0, 1e-3), ("unit", "1", 1.0, 1e-6)):
-        claims.beside(**{name: Published(text, limit - slack, limit + slack, limit)})
+        claims.unlisted(**{name: Published(text, limit - slack, limit + slack, limit)})
     for sigma, rounds, epochs in watched(_SETTINGS, progress):
-        jaws = Product([(poisson_gaussian(1.0 / rounds, sigma), rounds * epochs)]).delta(0.0, QUICK_TOLERANCE)
+        brackets = Product([(poisson_gaussian(1.0 / rounds, sigma), rounds * epochs)]).delta(0.0, QUICK_TOLERANCE)
         low, high = advantage(sigma, rounds, epochs, QUICK_TOLERANCE)
         drawn = theorem.gdp_coefficients(sigma).ratio
-        samplers.add(noise_multiplier=sigma, rounds=rounds, epochs=epochs, poisson=jaws, shuffling=(low, high))
-        samplers.beside(claim=Published(f"{drawn:.2f} (drawn)", drawn - 0.01, drawn + 0.01, drawn))
-        samplers.beside(over=(jaws.lower / high, jaws.upper / low), limit=limit_advantage(sigma, rounds, epochs))
+        samplers.add(noise_multiplier=sigma, rounds=rounds, epochs=epochs, poisson=brackets, shuffling=(low, high))
+        samplers.unlisted(claim=Published(f"{drawn:.2f} (drawn)", drawn - 0.01, drawn + 0.01, drawn))
+        samplers.unlisted(
+            over=(brackets.lower / high, brackets.upper / low), limit=limit_advantage(sigma, rounds, epochs)
+        )
     return Computed([table, claims, samplers])
 
 
-def several_epochs(progress: Progress) -> Computed:
-    """sigma = 1 and M = 1.14e6: advantage and separation after E epochs, beside E delta and sqrt(E) delta."""
+def several_epochs(progress: ItemProgress) -> Computed:
+    """sigma = 1 and M = 1.14e6: advantage and separation after E epochs, next to E delta and sqrt(E) delta."""
     delta = shuffle_delta(1.0, _ROUNDS).delta
     table, skewed, grid = Sheet("epochs"), Sheet("skewed", listed=False), np.geomspace(1.0, 1e4, 81)
     for epochs in watched((1, 4, 16, 100, 1000, 10_000), progress):
@@ -93,9 +95,9 @@ def several_epochs(progress: Progress) -> Computed:
         conjectured, root = math.sqrt(epochs) * delta, math.sqrt(2.0)
         bounds = {"proven": -math.expm1(epochs * math.log1p(-delta)), "conjectured": conjectured}
         table.add(epochs=epochs, advantage=(low, high), **bounds, limit=limit_advantage(1.0, _ROUNDS, epochs))
-        table.beside(over=(low / conjectured, high / conjectured), separation=(low / root, high / root))
-        table.beside(most=theorem.shuffle_separation_upper(1.0, _ROUNDS, epochs))
-        table.beside(apart=theorem.shuffle_separation_limit(1.0, _ROUNDS, epochs))
+        table.unlisted(over=(low / conjectured, high / conjectured), separation=(low / root, high / root))
+        table.unlisted(most=theorem.shuffle_separation_upper(1.0, _ROUNDS, epochs))
+        table.unlisted(apart=theorem.shuffle_separation_limit(1.0, _ROUNDS, epochs))
     for sigma, rounds, epochs in watched(_SKEWED, progress):
         (low, high), (least, most) = advantage(sigma, rounds, epochs, 1e-4), advantage(sigma, rounds)
         root = math.sqrt(epochs)
@@ -109,17 +111,17 @@ def several_epochs(progress: Progress) -> Computed:
     return Computed([table, skewed, Sheet.of_columns("lines", lines, listed=False)], {"delta": delta})
 
 
-def gaussian_limit(progress: Progress) -> Computed:
+def gaussian_limit(progress: ItemProgress) -> Computed:
     """E = M epochs at sigma = 1 against G_mu, mu = sqrt(e - 1); E = sqrt(M) epochs against the diagonal."""
     table = Sheet("profiles")
     limits, few, gaps = (Sheet(name, listed=False) for name in ("limits", "few", "gaps"))
     for epsilon in watched((0.0, 1.0, 6.0, 10.0), progress):
         limit = float(gaussian_delta(limit_mu(1.0, 1, 1), epsilon))
         for rounds in (10, 100, 1000, 10_000):
-            jaws = profile(1.0, rounds, rounds, epsilon, _FINE if rounds <= 1000 else QUICK_TOLERANCE)
+            brackets = profile(1.0, rounds, rounds, epsilon, _FINE if rounds <= 1000 else QUICK_TOLERANCE)
             run = {"noise_multiplier": 1.0, "rounds": rounds, "epochs": rounds}
-            table.add(**run, epsilon=epsilon, delta=jaws, delta_limit=limit).beside(all_rounds=jaws)
-        table.beside(limit=limit)
+            table.add(**run, epsilon=epsilon, delta=brackets, delta_limit=limit).unlisted(all_rounds=brackets)
+        table.unlisted(limit=limit)
     for rounds in (100, 10_000, 1_000_000):
         low, high = advantage(1.0, rounds, 1, QUICK_TOLERANCE)
         first = limit_mu(1.0, rounds - 1, 1) / math.sqrt(2.0 * math.pi)
@@ -134,7 +136,7 @@ def gaussian_limit(progress: Progress) -> Computed:
             run = {"noise_multiplier": sigma, "rounds": rounds, "epochs": epochs}
             table.add(**run, epsilon=0.0, delta=(low, high), delta_limit=limit)
             limits.add(**run, error=limit - 0.5 * (low + high))
-        limits.beside(scaled=(rounds * (limit - high), rounds * (limit - low)))
+        limits.unlisted(scaled=(rounds * (limit - high), rounds * (limit - low)))
     for rounds in (10, 100, 1000):
         curves = sweep(Product([(AllocationPair(1.0, rounds), rounds)]), 1e-6, QUICK_TOLERANCE)
         limit_curve = gaussian_tradeoff(limit_mu(1.0, rounds, rounds), _ALPHA)
@@ -153,8 +155,8 @@ def standardized_cdf(noise_multiplier: float, count: int, x: FloatArray) -> Floa
 
     E is the trapezoidal rule over X, whose error for a Gaussian weight is far below rounding as long as the phase turns
     slowly from node to node, and where it does not the weight is below 1e-9. The integral over t is the midpoint rule
-    with step h: it is exact for the law folded to a circle of circumference 2 pi/h standard deviations, so it misses
-    the mass beyond half of that. What is left is rounding, raised to the n-th power: about n 1e-14.
+    with step h: it is exact for the distribution folded to a circle of circumference 2 pi/h standard deviations, so it
+    misses the mass beyond half of that. What is left is rounding, raised to the n-th power: about n 1e-14.
 
     These are estimates (no error bound is charged); `tests/papers` holds them against other computations. They serve to
     look at Theorem 5.1, whose own error term has no known size either.
@@ -179,7 +181,7 @@ def standardized_cdf(noise_multiplier: float, count: int, x: FloatArray) -> Floa
     return found
 
 
-def edgeworth(progress: Progress) -> Computed:
+def edgeworth(progress: ItemProgress) -> Computed:
     """Theorem 5.1 for the mean of n likelihood ratios: n sup |F_n - Phi(p_n)| over |x| <= 1 goes to zero."""
     table = Sheet("errors")
     for sigma in watched((0.75, 1.0, 2.0), progress):

@@ -1,10 +1,10 @@
-"""Figures 5 and 7, and the limit theorem beside the exact test.
+"""Figures 5 and 7, and the limit theorem next to the exact test.
 
 **What the paper draws.** Upper bounds of its own guarantees: the ceiling f_bar = T(N(0, I), N(0, s^2 I)) in the n - 1
 coordinates without signal (Theorems 3.8 and A.4; mixed with ID for division by |B|, Theorem 3.10), and that ceiling
 bounded once more by a central limit theorem (Theorems 3.13 and A.7), because it has no closed form in the paper.
 
-**What is drawn here beside it.** The ceiling itself: it is a chi-square test, exact in any dimension
+**What is drawn here next to it.** The ceiling itself: it is a chi-square test, exact in any dimension
 (`calipers.theorems.division_ceilings`). And the mechanism: the bracket of its trade-off curve. For division by N q or
 floor(N q) the ceiling is also an attack on the mechanism where all gradients are on one line, since the n - 1 other
 coordinates show the change of scale whatever the batch is. For division by |B| it is not: there the ceiling bounds a

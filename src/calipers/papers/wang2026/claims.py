@@ -19,14 +19,14 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Progress, Published, watched
+from calipers.papers.items import ItemProgress, Published, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import FIGURE_5_METHODS, Ceiling
-from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors, mechanism_at, rounds
+from calipers.papers.wang2026.settings import claimed_fnr, delta_bounds, divisors, mechanism_at, rounds
 from calipers.theorems.division_guarantees import expected_delta
 from calipers.theorems.division_pairs import scale_fnr, shifted_scale_fnr
 
@@ -38,7 +38,7 @@ def _first_below(curve: Callable[[FloatArray], FloatArray], level: float, high: 
     """Where a falling curve passes the level, from above, to the given width; 0 where it is below from the start."""
     if float(curve(np.array([1e-300]))[0]) <= level:
         return 0.0
-    return halved(1e-300, high, lambda at: float(curve(np.array([at]))[0]) > level, 100, width)[1]
+    return bisect(1e-300, high, lambda at: float(curve(np.array([at]))[0]) > level, 100, width)[1]
 
 
 def fpr_at(ceiling: Ceiling, fnr: float) -> float:
@@ -46,7 +46,7 @@ def fpr_at(ceiling: Ceiling, fnr: float) -> float:
     return _first_below(ceiling.exact, fnr, 1.0 - 1e-12, 1e-9)
 
 
-def quoted_rates(progress: Progress) -> Computed:
+def quoted_rates(progress: ItemProgress) -> Computed:
     """FPR at FNR 0.5: below 0.2 in some cases, where the claim says more than 0.4."""
     fnr, table, mechanisms = published.QUOTED_FNR, Sheet("rates"), Sheet("mechanisms", listed=False)
     for normalization, dimension, rate in watched(FIGURE_5_METHODS.values(), progress):
@@ -57,7 +57,7 @@ def quoted_rates(progress: Progress) -> Computed:
         for place, (size, value) in enumerate(zip(published.FIGURE_5_SIZES, found, strict=True)):
             method = {"normalization": normalization, "dimension": dimension, "rate": rate, "others": size}
             table.add(**method, **{"fpr_at_fnr_0.5": value}, claimed=claim)
-            table.beside(claim=None if place else claim, least=None if place else min(found))
+            table.unlisted(claim=None if place else claim, least=None if place else min(found))
     for size in published.FIGURE_5_SIZES[:2]:
         run = rounds("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL)
         mechanisms.add(size=size, fpr=mechanism_at(run, fnr), said=published.QUOTED_FPR if size == 1 else "")
@@ -108,11 +108,11 @@ def statements() -> Computed:
     size, dimension = 4, published.FIGURE_2_DIMENSION
     tight = rounds("expected", size, 1.0, dimension)
     theorem = expected_delta(0.0, dimension, size, 1.0, tight.noise_multiplier)
-    low, high = delta_jaws(tight)
-    values = Sheet().beside(tight=(theorem - high, theorem - low), equal=Published("equal", -1e-3, 1e-3, 0.0))
+    low, high = delta_bounds(tight)
+    values = Sheet().unlisted(tight=(theorem - high, theorem - low), equal=Published("equal", -1e-3, 1e-3, 0.0))
     rate, alpha = published.FIGURE_3_REALIZED_RATE, 0.5
     gap = rate * ((1.0 - rate) ** size * (1.0 - alpha) - float(gaussian_tradeoff(1.0 / tight.noise_multiplier, alpha)))
-    values.beside(gap=gap, counted=sum(published.NETWORK_LAYERS.values()), large=published.LARGE_MODEL)
+    values.unlisted(gap=gap, counted=sum(published.NETWORK_LAYERS.values()), large=published.LARGE_MODEL)
     floors = Sheet("floors", listed=False)
     for present in (False, True):
         run = rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2)

@@ -11,7 +11,7 @@ from calipers.bracket import Side
 from calipers.curves import epsilon_from_rdp
 from calipers.measure import measure
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Interval, Progress, watched
+from calipers.papers.items import ItemProgress, NumberPair, watched
 from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import (
@@ -23,14 +23,14 @@ from calipers.papers.wang2026.ceilings import (
     kept_share,
     smallest_telling_copies,
 )
-from calipers.papers.wang2026.settings import claimed_fnr, epsilon_jaws, mechanism_at, mechanism_curves, rounds
+from calipers.papers.wang2026.settings import claimed_fnr, epsilon_bounds, mechanism_at, mechanism_curves, rounds
 from calipers.run import Run
 
 _OPACUS_ORDERS = np.array((*(1.0 + x / 10.0 for x in range(1, 100)), *(float(x) for x in range(12, 64))))
-"""The Renyi orders that Opacus tries unless told otherwise; Appendix A.4 takes its accountant for the claim."""
+"""The Renyi orders that Opacus tries unless given otherwise; Appendix A.4 takes its accountant for the claim."""
 
 
-def _exact(ceiling: Ceiling, alpha: float) -> Interval:
+def _exact(ceiling: Ceiling, alpha: float) -> NumberPair:
     """One value of the exact ceiling, with its rounding."""
     value = float(ceiling.exact(np.array([alpha]))[0])
     low = value * (1.0 - RELATIVE_ERROR) if value > SMALLEST else 0.0
@@ -63,7 +63,7 @@ def _draw(lines: Sheet, words: dict[str, str], **curves: FloatArray) -> None:
     lines.records += [words | record for record in Sheet.of_columns("", {"alpha": ALPHA, **curves, **below}).records]
 
 
-def figure_5(progress: Progress) -> Computed:
+def figure_5(progress: ItemProgress) -> Computed:
     """One round on datasets of four sizes: claims, ceilings (exact and by the limit theorem), mechanisms."""
     values, lines, tables = Sheet(listed=False), Sheet("lines", listed=False), []
     for method, (normalization, dimension, rate) in watched(FIGURE_5_METHODS.items(), progress):
@@ -75,11 +75,11 @@ def figure_5(progress: Progress) -> Computed:
             exact, limit, middle = ceiling.exact(ALPHA), ceiling.by_limit(ALPHA), np.full_like(ALPHA, np.nan)
             close = normalization == "realized" and size == published.FIGURE_5_SIZES[-1]
             values.add(method=method, size=size, ceiling=_exact(ceiling, 0.5), said="" if close else "> 0")
-            values.beside(**_gaps(claim, ceiling))
+            values.unlisted(**_gaps(claim, ceiling))
             # Where even the ceiling is gone there is nothing to measure; dividing by |B| keeps some privacy there.
             if normalization != "expected" or float(ceiling.exact(np.array([0.01]))[0]) >= SMALLEST:
                 band, (low, high) = _band(run), mechanism_at(run, 0.5)
-                values.beside(mechanism=(low, high), excess=(claimed - high, claimed - low))
+                values.unlisted(mechanism=(low, high), excess=(claimed - high, claimed - low))
                 columns |= {f"mechanism_{end}, N = {size}": b for end, b in zip(("low", "high"), band, strict=True)}
                 middle[::4] = 0.5 * (band[0] + band[1])[::4]
             columns |= {f"exact, N = {size}": exact, f"limit, N = {size}": limit}
@@ -90,7 +90,7 @@ def figure_5(progress: Progress) -> Computed:
     return Computed([*tables, values, lines])
 
 
-def figure_7(progress: Progress) -> Computed:
+def figure_7(progress: ItemProgress) -> Computed:
     """Two hundred rounds divided by floor(N q) = 700 or 701: ceilings, mechanism, and the claim."""
     rate, steps = published.FIGURE_7_RATE, published.FIGURE_7_STEPS
     claim = measure(Run(sample_rate=rate, steps=steps, noise_multiplier=published.NOISE_MULTIPLIER), tolerance=1e-3)
@@ -104,21 +104,21 @@ def figure_7(progress: Progress) -> Computed:
         ceiling, band = Ceiling.of(run), (np.full_like(ALPHA, np.nan),) * 2
         for place, alpha in enumerate((0.01, 0.1, 0.5)):
             values.add(dimension=dimension, alpha=alpha, ceiling=_exact(ceiling, alpha))
-            values.beside(**_limit(ceiling, alpha), **(_gaps(claimed, ceiling) if place == 0 else {}))
+            values.unlisted(**_limit(ceiling, alpha), **(_gaps(claimed, ceiling) if place == 0 else {}))
         if dimension == published.SMALL_MODEL:
             band = _band(run)
-            values.beside(epsilon=epsilon_jaws(run, tolerance=0.02))
+            values.unlisted(epsilon=epsilon_bounds(run, tolerance=0.02))
             columns |= {"mechanism_low": band[0], "mechanism_high": band[1]}
         exact, limit = ceiling.exact(ALPHA), ceiling.by_limit(ALPHA)
         columns |= {f"exact, n = {dimension}": exact, f"limit, n = {dimension}": limit}
         words = {"model": "small" if dimension == published.SMALL_MODEL else "large"}
         _draw(lines, words, claim=claimed, exact=exact, limit=limit, low=band[0], high=band[1])
-    claims = Sheet("claims").beside(tight=claim.epsilon(published.DELTA), renyi=renyi)
+    claims = Sheet("claims").unlisted(tight=claim.epsilon(published.DELTA), renyi=renyi)
     return Computed([Sheet.of_columns("curves", columns), claims, values, lines])
 
 
-def limit_versus_exact(progress: Progress) -> Computed:
-    """Theorems 3.13 and A.7 beside the chi-square test they bound, at fpr = 0.1."""
+def limit_versus_exact(progress: ItemProgress) -> Computed:
+    """Theorems 3.13 and A.7 next to the chi-square test they bound, at fpr = 0.1."""
     small, large, steps = published.SMALL_MODEL, published.LARGE_MODEL, published.FIGURE_7_STEPS
     sizes, table = published.FIGURE_5_SIZES[2:], Sheet()
     cases = [(700, small, steps), (700, large, steps)]
@@ -129,7 +129,7 @@ def limit_versus_exact(progress: Progress) -> Computed:
         mu, gamma = ceiling.limit() or (float("nan"), float("nan"))
         limit = "" if found["limit"] is None else found["limit"]
         table.add(divisor=divisor, dimension=dimension, steps=count, exact=exact[0], limit=limit, mu=mu, gamma=gamma)
-        table.beside(ceiling=exact, by_limit=found["limit"], note=found["note"])
+        table.unlisted(ceiling=exact, by_limit=found["limit"], note=found["note"])
     telling, lines = Sheet("telling", listed=False), Sheet("lines", listed=False)
     for divisor in (700, *sizes):
         telling.add(divisor=divisor, copies=smallest_telling_copies(divisor) / divisor)

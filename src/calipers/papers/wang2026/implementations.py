@@ -15,7 +15,7 @@ whose rule is that of their texts. Both readings are computed; the code bases th
 26,010 parameters (see `calipers.adapters.opacus_target`). Which rule the installed release follows is in Table 2; from
 1.0 on it is floor(N q), with q chosen by its data loader. Three records with batches of two (Figure 6) give
 q = 1/2 and divisors 1 and 2. Four records with one batch of five (Figure 4) give q = 1 and divisors 4 and 5, where
-division by N q, floor(N q) and |B| are the same. `loss_reduction="sum"` divides by nothing and is played beside it.
+division by N q, floor(N q) and |B| are the same. `loss_reduction="sum"` divides by nothing and is played next to it.
 
 Images are read from the folder named by the environment variable CALIPERS_DATA: mnist.npz (x_train, y_train),
 cifar10_test.npz (x, y; averaged over colors and cropped to 28 x 28). Without it they are drawn from a seed.
@@ -36,7 +36,7 @@ from calipers.adapters.opacus_library import opacus_module
 from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import ScoreFunction
 from calipers.errors import InputError
-from calipers.papers.items import Progress, watched
+from calipers.papers.items import ItemProgress, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published, settings
 from calipers.papers.wang2026.synthetic import ASKED, audit_note, guarantees, play
@@ -58,7 +58,7 @@ def _epsilons(run: Run) -> tuple[float, float]:
         return claim * (1.0 - 1e-10), claim
     if settings.coordinates_of(run) == published.LARGE_MODEL:
         return settings.length_epsilon(run, published.DELTA), float("inf")
-    return settings.epsilon_jaws(run)
+    return settings.epsilon_bounds(run)
 
 
 def _add(table: Sheet, what: str, run: Run, epsilon: float, delta: float) -> None:
@@ -66,7 +66,7 @@ def _add(table: Sheet, what: str, run: Run, epsilon: float, delta: float) -> Non
     exact, claim = _epsilons(run), settings.claimed_epsilon(run.rate, published.DELTA)
     found = {"epsilon_audited": epsilon, "delta_0_audited": delta, "claim": claim}
     table.add(what=what, rate=run.rate, dimension=settings.coordinates_of(run), epsilon=exact, **found)
-    table.beside(excess=(exact[0] - claim, exact[1] - claim))
+    table.unlisted(excess=(exact[0] - claim, exact[1] - claim))
 
 
 def _add_rule(table: Sheet, name: str, run: Run) -> None:
@@ -87,26 +87,27 @@ def code_rules() -> Sheet:
     for method, rate in [(each, rate) for each in published.CODE_METHODS for rate in each.rates]:
         run = settings.rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
         _add(table, method.name, run, math.nan, math.nan)
-        table.beside(divisor=_WORDS[method.normalization])
+        table.unlisted(divisor=_WORDS[method.normalization])
     return table
 
 
-def figure_4(progress: Progress) -> Computed:
+def figure_4(progress: ItemProgress) -> Computed:
     """Four methods at N = 4 by their update rules: exact, audited, claimed."""
     table, size = Sheet("rules"), published.FIGURE_4_SIZE
     cases = [(method, rate) for method in published.METHODS for rate in method.rates]
     for method, rate in watched(cases, progress):
         run = settings.rounds(method.normalization, size, rate, method.dimension)
         _add_rule(table, f"{method.name}, q = {rate:g}: ", run)
-        table.beside(method=method.name)
+        table.unlisted(method=method.name)
     # Division by |B| leaks more at q = 0.8 than at 0.7, and less than division by N q.
     dpsur = published.METHODS[1]
     low, high = (
-        settings.delta_jaws(settings.rounds("realized", size, rate, dpsur.dimension), 0.0, 1e-2) for rate in dpsur.rates
+        settings.delta_bounds(settings.rounds("realized", size, rate, dpsur.dimension), 0.0, 1e-2)
+        for rate in dpsur.rates
     )
-    other = settings.delta_jaws(settings.rounds("expected", size, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
-    claims = Sheet("claims").beside(rate=(high[0] - low[1], high[1] - low[0]))
-    claims.beside(divisor=(other[0] - low[1], other[1] - low[0]))
+    other = settings.delta_bounds(settings.rounds("expected", size, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
+    claims = Sheet("claims").unlisted(rate=(high[0] - low[1], high[1] - low[0]))
+    claims.unlisted(divisor=(other[0] - low[1], other[1] - low[0]))
     return Computed([table, claims, code_rules(), _lines(table, "method")], {"audit": audit_note(RULE_TRIALS)})
 
 
@@ -114,8 +115,8 @@ def figure_6() -> Computed:
     """Division by floor(N q) with three records against four, q = 1/2, in DP-FETA's 1,485,217 coordinates."""
     size, rate, table = published.FIGURE_6_SIZE, published.FIGURE_6_RATE, Sheet("rules")
     _add_rule(table, "", settings.rounds("floor", size, rate, published.LARGE_MODEL))
-    lines, few = _lines(table), settings.delta_jaws(settings.rounds("floor", size, rate, 10))
-    return Computed([table, Sheet("claims").beside(few=few), lines], {"audit": audit_note(RULE_TRIALS)})
+    lines, few = _lines(table), settings.delta_bounds(settings.rounds("floor", size, rate, 10))
+    return Computed([table, Sheet("claims").unlisted(few=few), lines], {"audit": audit_note(RULE_TRIALS)})
 
 
 class Records(NamedTuple):
@@ -157,7 +158,7 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     return audit(target, ScoreFunction(target.scores, label="exact likelihood ratio"), trials=trials, seed=0, **ASKED)
 
 
-def opacus(progress: Progress, size: int, batch_size: int, normalization: str, rate: float) -> Computed:
+def opacus(progress: ItemProgress, size: int, batch_size: int, normalization: str, rate: float) -> Computed:
     """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it.
 
     Figure 4: four records against five, all in one batch, divided by 4 or by 5; Figure 6: three against four in
@@ -170,8 +171,8 @@ def opacus(progress: Progress, size: int, batch_size: int, normalization: str, r
         found = audit_opacus(records, size, batch_size, reduction, trials)
         epsilon, delta, name = found.epsilon[0].value, found.delta[0].value, f"{records.source}, {reduction}"
         _add(table, f"{name}: ", run, epsilon, delta)
-        table.beside(excess_at_zero=delta - claim_at_zero, said="> 0" if reduction == "mean" else "")
+        table.unlisted(excess_at_zero=delta - claim_at_zero, said="> 0" if reduction == "mean" else "")
         panels.append(("", name, epsilon, epsilon, settings.claimed_epsilon(run.rate, published.DELTA)))
     facts = {"size": size, "larger": size + 1, "rate": run.rate, "dimension": published.SMALL_MODEL}
     words = {"target": f"{found.target['target']} {found.target['opacus']}", "audit": audit_note(trials)}
-    return Computed([table, Sheet("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts | words)
+    return Computed([table, Sheet("exact").unlisted(epsilon=_epsilons(run)), guarantees(panels)], facts | words)

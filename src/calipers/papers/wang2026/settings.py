@@ -9,9 +9,9 @@ the pairs (N - 1, N) and (N, N + 1) together). Everything else is Calipers' own:
 - **claim**: the undivided sum (SGM) that the audited methods account for. T(P, Q) = q G_(1/sigma) + (1 - q) ID; the
   order with the mixture first has the larger profile, delta(eps) = q delta_G(log(1 + (e^eps - 1)/q)).
 - **length**: a test that looks only at the n - 1 coordinates without signal. Given the divisor d their squared length
-  is (sigma/d)^2 times a chi-square variable, and the divisor has a known law under each dataset. Rejecting D below a
-  threshold with power 1 - beta and level alpha shows epsilon >= log((1 - beta - delta)/alpha). For huge n this is
-  nearly everything there is, and all of it is computed in logarithms.
+  is (sigma/d)^2 times a chi-square variable, and the divisor has a known distribution under each dataset. Rejecting D
+  below a threshold with power 1 - beta and level alpha shows epsilon >= log((1 - beta - delta)/alpha). For huge n this
+  is nearly everything there is, and all of it is computed in logarithms.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from scipy.special import logsumexp
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves import TradeoffCurve
-from calipers.laws.composed.direction import Jaws
-from calipers.laws.composed.product import Product
-from calipers.laws.composed.sweep import sweep
 from calipers.measure.neighbors import NeighborPair
 from calipers.numerics.binomial import binomial_window
-from calipers.numerics.elementary import halved
+from calipers.numerics.elementary import bisect
 from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_tail
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Interval, jaws_of
+from calipers.papers.items import NumberPair, bounds_of
 from calipers.papers.wang2026 import published
+from calipers.pld.composition.direction import BoundsWithTest
+from calipers.pld.composition.product import Product
+from calipers.pld.composition.sweep import sweep
 from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
 
@@ -109,18 +109,18 @@ def divisors(run: Run, present: bool) -> Divisors:
 
 
 @cache
-def delta_jaws(run: Run, epsilon: float = 0.0, tolerance: float = TOLERANCE) -> Interval:
+def delta_bounds(run: Run, epsilon: float = 0.0, tolerance: float = TOLERANCE) -> NumberPair:
     """lower <= the largest delta(epsilon) of any pair of these sizes <= upper, in both orders."""
     if run.normalization == "realized":
         # What keeps this bracket open is the proof, not the grid: a finer one costs more and closes nothing.
         tolerance = max(tolerance, 3e-2)
-    return jaws_of(_product(run).delta(epsilon, tolerance))
+    return bounds_of(_product(run).delta(epsilon, tolerance))
 
 
 @cache
-def epsilon_jaws(run: Run, delta: float = published.DELTA, tolerance: float = 1e-2) -> Interval:
+def epsilon_bounds(run: Run, delta: float = published.DELTA, tolerance: float = 1e-2) -> NumberPair:
     """lower <= the largest epsilon(delta) of any pair of these sizes <= upper, in both orders."""
-    found: Jaws = _product(run).epsilon(delta, tolerance)
+    found: BoundsWithTest = _product(run).epsilon(delta, tolerance)
     upper = found.upper
     if run.normalization == "realized" and run.total_steps == 1:
         upper = min(upper, batch_epsilon(run, delta))
@@ -136,7 +136,7 @@ def batch_epsilon(run: Run, delta: float) -> float:
 
     if not proven(_LARGEST_EPSILON):
         return math.inf
-    return halved(0.0, _LARGEST_EPSILON, lambda epsilon: not proven(epsilon), 60, share=1e-3)[1]
+    return bisect(0.0, _LARGEST_EPSILON, lambda epsilon: not proven(epsilon), 60, share=1e-3)[1]
 
 
 @implements("calipers:length-without-signal")
@@ -175,7 +175,7 @@ def mechanism_curves(run: Run) -> dict[Side, TradeoffCurve]:
     return sweep(_product(run), 1e-3, 5e-2)
 
 
-def mechanism_at(run: Run, fpr: float) -> Interval:
+def mechanism_at(run: Run, fpr: float) -> NumberPair:
     """Both sides of that curve at one false positive rate."""
     curves = mechanism_curves(run)
     return float(curves[Side.UPPER](fpr)), float(curves[Side.LOWER](fpr))

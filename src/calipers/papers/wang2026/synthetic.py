@@ -28,7 +28,7 @@ from calipers.auditing.audit import AuditOptions, AuditResult, audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
-from calipers.papers.items import Interval, Progress, watched
+from calipers.papers.items import ItemProgress, NumberPair, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published, settings
 from calipers.run import Run
@@ -57,39 +57,39 @@ def audit_note(trials: int, *, normality: bool = False) -> str:
     return f"lower bound with 95 % confidence; {score}, {trials:,} runs of each dataset"
 
 
-def smallest_step(brackets: Sequence[Interval], sign: float) -> Interval:
+def smallest_step(brackets: Sequence[NumberPair], sign: float) -> NumberPair:
     """The least of sign * (next - this) over consecutive brackets, as a bracket."""
     steps = [sorted((sign * (b[0] - a[1]), sign * (b[1] - a[0]))) for a, b in pairwise(brackets)]
     return min(step[0] for step in steps), min(step[1] for step in steps)
 
 
-def figure_2(progress: Progress, normalization: str, normality: bool = False) -> Computed:
+def figure_2(progress: ItemProgress, normalization: str, normality: bool = False) -> Computed:
     """delta(0) against N at several rates; by Algorithm 1 on full vectors and the paper's number of trials if asked."""
     trials, realized = published.TRIALS if normality else QUICK_TRIALS, normalization == "realized"
     rates = published.REALIZED_RATES if realized else published.EXPECTED_RATES
     table, falls, rises = Sheet("leakage"), Sheet("falls", listed=False), Sheet("rises", listed=False)
     for rate, size in watched(itertools.product(rates, published.AUDITED_SIZES), progress):
         run = settings.rounds(normalization, size, rate, published.FIGURE_2_DIMENSION)
-        exact = settings.delta_jaws(run)
+        exact = settings.delta_bounds(run)
         theorem = batch_delta(0.0, settings.coordinates_of(run), size, rate, run.noise_multiplier)
         audited = play(run, len(table.records), trials, normality=normality).delta[0].value
         found = {"lower": exact[0], "upper": exact[1], "audited": audited, "claimed": settings.claimed_delta(rate, 0.0)}
         table.add(others=size, rate=rate, **found, theorem_3_7=theorem if realized else "")
-        table.beside(exact=exact, middle=0.5 * sum(exact))
+        table.unlisted(exact=exact, middle=0.5 * sum(exact))
     claims = [(r["lower"] - r["claimed"], r["upper"] - r["claimed"]) for r in table.records]
     least = min(low for low, _ in claims), min(high for _, high in claims)
     # Does delta(0) fall with N at every rate, and (division by |B|) rise with q at every N?
     for rate in rates:
         seen = realized and rate in published.NOT_MONOTONE_RATES
         falls.add(rate=rate, fall=smallest_step([r["exact"] for r in table.where(rate=rate)], -1.0))
-        falls.beside(said="< 0" if seen else "> 0", note="Section 5.2 sees a rise" if seen else "")
+        falls.unlisted(said="< 0" if seen else "> 0", note="Section 5.2 sees a rise" if seen else "")
         if seen:
             # The same fall of the guarantee of Theorem 3.7, which reveals batch and membership.
             low, high = smallest_step([(r["theorem_3_7"],) * 2 for r in table.where(rate=rate)], -1.0)
-            falls.beside(theorem=(low - 1e-9, high + 1e-9))
+            falls.unlisted(theorem=(low - 1e-9, high + 1e-9))
     for size in published.AUDITED_SIZES if realized else ():
         rises.add(size=size, rise=smallest_step([r["exact"] for r in table.where(others=size)], 1.0))
-    tables = [table, Sheet("claims").beside(least=least), falls, rises]
+    tables = [table, Sheet("claims").unlisted(least=least), falls, rises]
     return Computed(tables, {"audit": audit_note(trials, normality=normality)})
 
 
@@ -118,18 +118,18 @@ def guarantees(panels: Iterable[tuple[str, str, float, float, float]]) -> Sheet:
     return lines
 
 
-def figure_3(progress: Progress, normality: bool = False) -> Computed:
+def figure_3(progress: ItemProgress, normality: bool = False) -> Computed:
     """epsilon at delta = 1e-5 for six dimensions and both divisors; audited as in Figure 2."""
     trials, table, panels = published.TRIALS if normality else QUICK_TRIALS, Sheet("epsilon"), []
     rates = {"expected": published.FIGURE_3_EXPECTED_RATE, "realized": published.FIGURE_3_REALIZED_RATE}
     cases = itertools.product(rates.items(), published.FIGURE_3_DIMENSIONS)
     for (normalization, rate), dimension in watched(cases, progress):
         run = settings.rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
-        exact, claim = settings.epsilon_jaws(run), settings.claimed_epsilon(rate, published.DELTA)
+        exact, claim = settings.epsilon_bounds(run), settings.claimed_epsilon(rate, published.DELTA)
         audited = play(run, len(table.records), trials, normality=normality).epsilon[0].value
         ours = {"epsilon_audited": audited, "epsilon_claimed": claim}
         table.add(normalization=normalization, dimension=dimension, epsilon=exact, **ours)
-        table.beside(name=_NAMES[normalization], excess=(exact[0] - claim, exact[1] - claim))
+        table.unlisted(name=_NAMES[normalization], excess=(exact[0] - claim, exact[1] - claim))
         panels.append((normalization, f"n = {dimension}", exact[0], audited, claim))
     facts = {"trials": f"{trials:,}", "most": np.log(trials), "audit": audit_note(trials, normality=normality)}
     return Computed([table, guarantees(panels)], facts)

@@ -7,7 +7,7 @@ Every entry was read in the published package, most were run; the rules and how 
 from __future__ import annotations
 
 from calipers.opacus_releases import RELEASES, VERSIONS, release_of
-from calipers.papers.items import Progress, watched
+from calipers.papers.items import ItemProgress, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 
@@ -19,7 +19,7 @@ def _span(versions: tuple[str, ...]) -> str:
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def table_2(progress: Progress) -> Computed:
+def table_2(progress: ItemProgress) -> Computed:
     """The divisor of every release from 0.9.0 to 1.5.4."""
     table, lines = Sheet("releases"), Sheet("lines", listed=False)
     for row in watched(published.TABLE_2, progress):
@@ -29,7 +29,7 @@ def table_2(progress: Progress) -> Computed:
         said = published.DIVISORS[row.divisor], row.mechanism
         agreeing = sum((entry.normalization, entry.mechanism) == said for entry in found.values())
         lines.add(span=_span(row.versions), word=_WORDS[row.divisor], count=len(found), agreeing=agreeing)
-        lines.beside(mechanism=row.mechanism, checked=checked)
+        lines.unlisted(mechanism=row.mechanism, checked=checked)
         for version, entry in found.items():
             theirs = {"commit": row.commit, "printed_divisor": row.divisor, "printed_mechanism": row.mechanism}
             ours = {"divisor": entry.normalization, "mechanism": entry.mechanism, "checked": entry.verified}
@@ -42,5 +42,5 @@ def table_2(progress: Progress) -> Computed:
         agrees = int(release_of(version).normalization == _BY_MECHANISM[mechanism])
         quoted.add(version=version, mechanism=mechanism, agrees=agrees)
     newer = [version for release in RELEASES if not release.commit for version in release.versions]
-    introduction = Sheet("introduction").beside(span=_span(counted), count=len(counted), expected=expected)
+    introduction = Sheet("introduction").unlisted(span=_span(counted), count=len(counted), expected=expected)
     return Computed([table, lines, introduction, quoted], {"newer": ", ".join(newer)})

@@ -1,1 +1,0 @@
-"""A record dealt into one of many rounds: thrown, replaced, shuffled, displaced, or changing sides."""

@@ -1,1 +1,0 @@
-"""Products of laws: tilted transforms, tails, curves, moments, rare large steps."""

@@ -1,0 +1,91 @@
+"""Where a profile passes delta: the smallest epsilon at which proven values are at most delta.
+
+Values take long to compute, rough ones less than fine ones. With u = sqrt(log(value at 0) - log(value)), which is
+nearly linear in epsilon where noise is what hides a record, a few rough values say about where to look. Fine values are
+then asked for at both ends of a *cell*, a fixed interval of epsilons. The true divergence is convex in e^epsilon, so in
+between it lies below their chord, and where that passes delta is an answer. Cells do not depend on where the search
+began, so neither does the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from calipers.pld.core.profile_pmf import ProfileNodes
+
+CELL = 0.002
+"""Width of a cell, as a share of epsilon: the chord is less than 2e-5 of epsilon beyond the profile."""
+_NEAR, _VERY_NEAR = 0.15, 0.02
+"""Of epsilon: so near to two values, or to one of them, nobody need look again."""
+_LOOKS, _CELLS = 12, 8
+
+
+class Crossing:
+    """A search for where a profile that begins at e^log_start > delta passes delta, no later than at `most`."""
+
+    def __init__(self, log_start: float, delta: float, most: float) -> None:
+        self._log_start, self._delta, self._most = log_start, delta, most
+        self._known, self._slope = {0.0: 0.0}, math.inf
+
+    def _bent(self, log_value: float) -> float:
+        return math.sqrt(max(self._log_start - log_value, 0.0))
+
+    def passed(self, rough: Callable[[float], float], guess: float) -> float:
+        """About where it passes delta, after as many looks at its logarithm as are needed, the first at the guess."""
+        found, near = guess, False
+        for _ in range(_LOOKS):
+            if near:
+                break
+            self._known[found] = self._bent(rough(found))
+            found, near = self._on_line()
+        return found
+
+    def _on_line(self) -> tuple[float, bool]:
+        """Where a line through the two epsilons that say most passes delta, and whether they are near to that."""
+        target = self._bent(math.log(self._delta))
+        before = sorted(epsilon for epsilon, u in self._known.items() if u < target)
+        after = [epsilon for epsilon, u in self._known.items() if u >= target and epsilon > before[-1]]
+        first, last = (before[-1], min(after)) if after else (before[-2], before[-1])
+        farthest = last if after else self._most
+        slope = (self._known[last] - self._known[first]) / (last - first)
+        self._slope = slope if slope > 0.0 else target / self._most
+        found = last + (target - self._known[last]) / self._slope
+        found = found if found < farthest else 0.5 * (last + farthest)
+        distances = abs(first - found), abs(last - found)
+        return found, max(distances) <= _NEAR * found or min(distances) <= _VERY_NEAR * found
+
+    def moved(self, epsilon: float, value: float) -> float:
+        """About where a profile with another value there passes delta."""
+        away = self._bent(math.log(self._delta)) - self._bent(math.log(max(value, 1e-300)))
+        return min(max(epsilon + away / self._slope, 0.5 * epsilon), self._most)
+
+    def proven(self, fine: Callable[[Sequence[float]], ProfileNodes], guess: float) -> float:
+        """At least the smallest epsilon with divergence at most delta, by proven nodes of neighboring epsilons."""
+        delta, best = self._delta, self._most
+        known: dict[int, tuple[float, float]] = {}
+        tried: set[int] = set()
+        cell, before = math.floor(math.log(guess) / CELL), (0.0, math.exp(self._log_start))
+        while cell not in tried and len(tried) < _CELLS:
+            tried.add(cell)
+            missing = [end for end in (cell, cell + 1) if end not in known]
+            known.update(zip(missing, fine([math.exp(CELL * end) for end in missing]), strict=True))
+            first, last = known[cell], known[cell + 1]
+            best = min([best, *(node for node, value in (first, last) if value <= delta)])
+            if last[1] <= delta < first[1]:
+                return min(best, _on_chord(first, last, delta))
+            if len(tried) > 1:  # values at two cells say more about the slope than what was known
+                rise = self._bent(math.log(max(first[1], 1e-300))) - self._bent(math.log(max(before[1], 1e-300)))
+                slope = rise / (first[0] - before[0])
+                self._slope = slope if slope > 0.0 else self._slope
+            before = first
+            following = math.floor(math.log(self.moved(*first)) / CELL)
+            cell = min(following, cell - 1) if first[1] <= delta else max(following, cell + 1)
+        return best
+
+
+def _on_chord(first: tuple[float, float], last: tuple[float, float], delta: float) -> float:
+    """Where the chord in e^epsilon between two nodes, above delta and not, is delta; rounded up."""
+    share = (delta - last[1]) / (first[1] - last[1])
+    far, near = math.expm1(last[0]), math.expm1(first[0])
+    return min(last[0], math.log1p(far - share * (far - near)) * (1.0 + 1e-12))

@@ -1,0 +1,395 @@
+"""The upper bound of shuffled batches: where the record is, the others do not tell.
+
+One epoch deals N records, in a fresh random order, into M batches of B; R = N - M B of them are in the remainder. One
+record x differs (zeroed out: a ghost keeps its place; or replaced). The theorem (docs/mathematics, "shuffled batches"):
+if at least one record is in the remainder, R >= 1, then for every k > 0 and gradients chosen adaptively
+
+    D_k <= (B/N) E[ (X*_1 + ... + X*_M - (R/B)(k - 1))+ ]
+
+with independent copies of the worst-case term X* of `calipers.pld.allocation.worst_case_term`. The idea: x takes the
+place of a representative of its batch, and the displaced record goes to the in the remainder places, where nobody
+looks; so nothing but one batch sum depends on where x is.
+
+The bound holds at each k by itself. The true divergence is convex in k, so a few nodes give a pessimistic PLD of the
+epoch (`calipers.pld.core.profile_pmf`), and epochs multiply. Given the order, batches are fixed, so r times the
+divergence of one Gaussian release, r = M B / N, is a bound too; every node is the smaller of the two.
+
+When there is no remainder, see `calipers.pld.allocation.full_epoch`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from functools import lru_cache
+
+import numpy as np
+
+from calipers.citations import implements
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_epsilon_bounds,
+)
+from calipers.pld.allocation.average import AllocatedEpoch, shared_depth, single_depth
+from calipers.pld.allocation.crossing import Crossing
+from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, last_slope, scan_epsilons
+from calipers.pld.allocation.recursion import FINE, QUICK, USUAL, Effort, recursion_divergence
+from calipers.pld.allocation.worst_case_sums import divergences
+from calipers.pld.allocation.worst_case_term import WorstCaseTerm, replaced, zeroed_out
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.profile_pmf import ProfileNodes, curve_of_profile, pmf_of_profile
+from calipers.pld.core.source import DominatingPair
+
+_LARGEST_SHIFTS = (3.4, 8.0)
+"""Zeroed out, replaced: beyond the first a million rounds hide less than 1e-4 of delta; beyond the second a
+multi-resolution grid would leave the range of doubles. The order counts as known there.
+"""
+_ROUGH, _FINE = 0.2, 0.04
+"""Resolutions of the multi-resolution grids that find a single answer and of those that give it."""
+_GRID = 0.25
+"""Resolution of the multi-resolution grids of a PLD."""
+_GAP, _FINE_GAP = 0.24, 0.12
+"""Gaps between the nodes of a PLD in deviations of log L, and of a finer one."""
+_FAR, _FARTHEST = 1e-9, 2e-12
+"""What an epoch shows so rarely decides little: below the second nodes are usually twice as far apart."""
+_NEGLIGIBLE = 10.0
+"""Profiles end where the divergence is e^10 times the smallest that was asked for."""
+_LOWEST_LOG_TAIL = -560.0
+_WORTH, _RARE, _LESS, _SPARSE = 0.998, 1e-7, 0.8, 3
+"""Where one control for every threshold is not tried: it gains little, or what it is about hardly happens, or is less
+than this share of what the other direction shows of a single epoch, whose curve is read where the larger one counts. Of
+so many nodes there one will do."""
+_CUT = 16.0
+"""How much deeper than its value a node of a profile is resolved."""
+_TOGETHER, _DEEPER = 16, 4.0
+"""How many nodes are looked at together, and how much deeper than seems to be needed."""
+_FEW_ROUNDS = 32
+"""So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
+_CLEARLY, _CLEAR = 0.08, 0.97
+"""What one control for every threshold gains, of log delta: more than fine multi-resolution grids do, which are then
+left out. And the share of what a rough multi-resolution grid says that it comes down to at least where that is left
+out.
+"""
+_SETTLED, _HIDDEN = 0.9995, 0.99
+"""Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
+
+Queries = ProfileScan[tuple[float, float]]
+
+
+@implements("calipers:shuffled")
+@dataclass(frozen=True)
+class ShuffledEpoch(AllocatedEpoch, DominatingPair):
+    """One epoch of `rounds` shuffled batches that drops at least one record.
+
+    `participation`: the share of the records that an epoch keeps, M B / N. `substituted`: the record is replaced
+    by another one instead of being zeroed out.
+    """
+
+    substituted: bool = False
+    fine: bool = field(default=False, kw_only=True)
+
+    @property
+    def finer(self) -> ShuffledEpoch | None:  # type: ignore[override]
+        """The same with the recursion at its finest and more nodes; takes up to a minute."""
+        return None if self.fine else changed(self, fine=True)
+
+    @property
+    def gap(self) -> float:
+        """Between the nodes of a PLD, in deviations of log L."""
+        return _FINE_GAP if self.fine else _GAP
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions have the same bound."""
+        return self.substituted
+
+    @property
+    def alike(self) -> bool:
+        """Whether sums for neighboring epsilons are so alike that it is worth it to look at them together."""
+        return self.rounds > _FEW_ROUNDS
+
+    @property
+    def far(self) -> float:
+        """Below it nodes are twice as far apart."""
+        return _FARTHEST
+
+    @property
+    def shift(self) -> float:
+        """mu of one release whose time is known."""
+        return (2.0 if self.substituted else 1.0) / self.sigma
+
+    def term(self, epsilon: float, reverse: bool) -> WorstCaseTerm:
+        """The worst-case term at epsilon >= 0."""
+        return replaced(self.sigma, epsilon) if self.substituted else zeroed_out(self.sigma, epsilon, reverse)
+
+    def known(self, epsilon: float) -> float:
+        """At least the divergence at epsilon >= 0 of an adversary who learns the order."""
+        value = self.participation * float(gaussian_delta(self.shift, epsilon))
+        return min(1.0, value * (1.0 + 8.0 * GAUSSIAN_RELATIVE_ERROR))
+
+    def node(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
+        """(node, delta): the divergence at the node, which is epsilon >= 0 up to rounding, is at most delta."""
+        return _node(self, epsilon, reverse, resolution, log_tail)
+
+    def nodes(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> ProfileNodes:
+        """As `node` for each of a few neighboring epsilons, which increase."""
+        if self.shift > _LARGEST_SHIFTS[self.substituted]:
+            return [(epsilon, self.known(epsilon)) for epsilon in epsilons]
+        found = self.worst_case(epsilons, reverse, resolution, log_tail)
+        return [(node, min(value, self.known(epsilon))) for epsilon, (node, value) in zip(epsilons, found, strict=True)]
+
+    def worst_case(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> ProfileNodes:
+        """As `nodes`, by the theorem alone."""
+        terms = [self.term(epsilon, reverse) for epsilon in epsilons]
+        return divergences(terms, self.rounds, self.participation, resolution, log_tail)
+
+    def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
+        """At least the divergence at epsilon >= 0 of every adaptive adversary, by the recursion; 1 where not tried."""
+        return _by_dynamic_program(self, epsilon, reverse, FINE if self.fine else effort)
+
+    @property
+    def orientations(self) -> tuple[bool, ...]:
+        """The directions that have to be looked at."""
+        return (False,) if self.symmetric else (False, True)
+
+    def delta(self, epsilon: float) -> float:
+        """At least the divergence of one epoch at epsilon >= 0, in both directions."""
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        known = self.known(epsilon)
+        log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
+        orientations = (
+            self.orientations if epsilon > 0.0 else self.orientations[:1]
+        )  # at 0 it is the total variation, which has no direction
+        return min(known, max(self._delta_one_direction(epsilon, reverse, log_tail) for reverse in orientations))
+
+    def _delta_one_direction(self, epsilon: float, reverse: bool, log_tail: float) -> float:
+        """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
+        before, by_dynamic_program = (
+            max(0.0, epsilon - 1e-11 * (1.0 + epsilon)),
+            self.by_dynamic_program(epsilon, reverse, USUAL),
+        )
+        if by_dynamic_program < _CLEAR * self.node(before, reverse, _ROUGH, log_tail)[1]:
+            return by_dynamic_program
+        node, value = self.node(before, reverse, _FINE, log_tail)
+        value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
+        return min(value, by_dynamic_program)
+
+    def epsilon(self, delta: float) -> float:
+        """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
+        delta = OPEN_UNIT.check("delta", delta)
+        log_tail = max(math.log(delta) - 20.0, _LOWEST_LOG_TAIL)
+        if self.participation <= delta:
+            return 0.0
+        # A share r of one release at delta is one release at delta / r.
+        known = gaussian_epsilon_bounds(self.shift, delta / self.participation, 8.0 * 2.0**-53)[1]
+        best = self._epsilon_one_direction(delta, False, known, log_tail)
+        for reverse in self.orientations[1:]:
+            # One look at the epsilon found so far often settles the other direction.
+            if any(self.by_dynamic_program(best, reverse, effort) <= delta for effort in (QUICK, USUAL)):
+                continue
+            node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
+            if node > best or value > delta:
+                best = max(best, self._epsilon_one_direction(delta, reverse, known, log_tail))
+        return best
+
+    def _epsilon_one_direction(self, delta: float, reverse: bool, known: float, log_tail: float) -> float:
+        def rough(epsilon: float, reverse: bool = reverse) -> float:
+            return math.log(max(self.node(epsilon, reverse, _ROUGH, log_tail)[1], 1e-300))
+
+        start = rough(0.0, False)  # at 0 there is no direction
+        if start <= math.log(delta):
+            node, value = self.node(0.0, reverse, _FINE, log_tail)
+            return node if value <= delta else known
+        crossing = Crossing(start, delta, known)
+        guess = crossing.passed(rough, min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known))
+        # Where worst-case terms pass delta one control for every threshold may have passed it already.
+        gain = math.log(delta) - math.log(self.by_dynamic_program(guess, reverse))
+        if gain > 0.0:
+            guess = crossing.moved(guess, self.by_dynamic_program(guess, reverse))
+            guess = crossing.moved(guess, self.by_dynamic_program(guess, reverse))
+
+        def fine(epsilons: Sequence[float]) -> ProfileNodes:
+            worst: ProfileNodes = [(epsilon, 1.0) for epsilon in epsilons]
+            if gain < _CLEARLY:
+                worst = self.nodes(epsilons, reverse, _FINE, log_tail)
+            by_dynamic_program = [
+                self.by_dynamic_program(epsilon, reverse, USUAL) if gain > 0.0 else 1.0 for epsilon in epsilons
+            ]
+            return [(node, min(value, other)) for (node, value), other in zip(worst, by_dynamic_program, strict=True)]
+
+        return crossing.proven(fine, guess)
+
+    @property
+    def single_proof(self) -> ShuffledEpoch:  # type: ignore[override]
+        """Its own epsilon and delta."""
+        return self
+
+    def curve(self, smallest_delta: float) -> TradeoffCurve:
+        """The guarantee of one epoch with the null "record absent", resolved down to about `smallest_delta`."""
+        return curve_of_profile(*_directed(self, single_depth(smallest_delta), single=True))
+
+    def upper(self, resolution: float = _GAP, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The pessimistic PLD of the epoch; what lies beyond its last node is added.
+
+        A multi-resolution grid for every node is what it costs, so there is one resolution for all, and a few depths.
+        """
+        del resolution
+        return _pmf(self, shared_depth(log_tail))
+
+
+@lru_cache(maxsize=4096)
+def _node(
+    epoch: ShuffledEpoch, epsilon: float, reverse: bool, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    return epoch.nodes((epsilon,), reverse, resolution, log_tail)[0]
+
+
+@lru_cache(maxsize=1024)
+def _by_dynamic_program(epoch: ShuffledEpoch, epsilon: float, reverse: bool, effort: Effort) -> float:
+    return recursion_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation, effort)
+
+
+@lru_cache(maxsize=16)
+def _pmf(epoch: ShuffledEpoch, log_tail: float) -> PrivacyLossPmf:
+    return pmf_of_profile(*_directed(epoch, log_tail, single=False))
+
+
+@lru_cache(maxsize=16)
+def _directed(epoch: ShuffledEpoch, log_tail: float, single: bool) -> tuple[ProfileNodes, ProfileNodes | None]:
+    """Profiles of both directions, or of one that holds in both."""
+    queries = _queries(epoch, False)
+    ((_, (node, worst)),) = queries.along([0.0], log_tail, -math.inf)
+    start = node, worst if worst <= _RARE else min(worst, epoch.by_dynamic_program(0.0, False))
+    clear = epoch.alike and start[1] <= _CLEAR * worst
+    forward = _profile(epoch, False, log_tail, start, queries, clear)
+    if epoch.symmetric:
+        return forward, None
+    # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
+    start, queries = (node, min(1.0, start[1] + math.expm1(2.0 * node))), _queries(epoch, True)
+    backward = _profile(epoch, True, log_tail, start, queries, clear, forward if single else None)
+    return forward, _filled(queries, backward, forward, log_tail) if single else backward
+
+
+def _queries(epoch: ShuffledEpoch, reverse: bool) -> Queries:
+    """What is found out at some epsilon for one profile: values that another one asked for would not be the same."""
+    return ProfileScan(
+        lambda epsilons, depth: epoch.nodes(epsilons, reverse, _GRID, depth),
+        lambda _, found: math.log(max(found[1], 1e-300)),
+        math.log(epoch.known(0.0)) - math.log(epoch.rounds),
+        _CUT,
+        _TOGETHER if epoch.alike else 1,
+        _DEEPER,
+    )
+
+
+def _profile(
+    epoch: ShuffledEpoch,
+    reverse: bool,
+    log_tail: float,
+    start: tuple[float, float],
+    queries: Queries,
+    clear: bool,
+    other: ProfileNodes | None = None,
+) -> list[tuple[float, float]]:
+    """Nodes from that at 0 to where the divergence is negligible, dense on the scale of log L.
+
+    Where the `other` direction's bound is clearly larger, nodes need not be as low as they could be, nor as dense.
+    """
+    places, bounds = np.array(other or [(0.0, 0.0)]).T
+
+    def less(node: float, value: float) -> bool:
+        return value < _LESS * float(np.interp(node, places, bounds))
+
+    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
+    epsilons = scan_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
+    end = log_tail + _NEGLIGIBLE
+    first = _by_dynamic_program_first(epoch, reverse, epsilons, start, log_tail, less, queries) if clear else []
+    profile, gain, above = [start, *first], 0.0, 0
+    # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
+    least = 1.0 if reverse or epoch.substituted else 0.0
+    for epsilon, (node, value) in _scan(epoch, epsilons, log_tail, profile, less, queries):
+        if gain < _WORTH and value > _RARE and not less(node, value):
+            # Far out one term decides, and one control for every threshold is as good as one for all.
+            better = epoch.by_dynamic_program(epsilon, reverse)
+            gain, value = better / value, min(value, better)
+        profile.append((node, value))
+        share = value / max(epoch.known(epsilon), 1e-300)
+        least, above = min(least, share), above + 1 if share > _SETTLED else 0
+        if above and (value < _FAR or (above == 2 and least < _HIDDEN)):
+            break
+    else:
+        return profile
+    # Far out what is added stays, or one term decides: whoever learns the order sees no more from here on.
+    for further in epsilons[epsilons.index(epsilon) + 1 :]:
+        profile.append((further, epoch.known(further)))
+        if profile[-1][1] <= math.exp(end):
+            break
+    return profile
+
+
+def _by_dynamic_program_first(
+    epoch: ShuffledEpoch,
+    reverse: bool,
+    epsilons: Sequence[float],
+    start: tuple[float, float],
+    log_tail: float,
+    less: Callable[[float, float], bool],
+    queries: Queries,
+) -> list[tuple[float, float]]:
+    """Nodes after the first at which one control for every threshold is clearly better, without looking at worst-case
+    terms.
+
+    It gains ever more, and from some epsilon on ever less: if it gains at 0 and where it is tried last it does between.
+    """
+    found = [start]
+    for epsilon in epsilons[1:]:
+        value = epoch.by_dynamic_program(epsilon, reverse)
+        if not _RARE < value < found[-1][1] or less(epsilon, value):
+            break
+        found.append((epsilon, value))
+    if len(found) < _SPARSE:
+        return []
+    _, (_, worst) = next(_scan(epoch, epsilons, log_tail, found[:-1], less, queries))
+    return found[1:-1] if found[-1][1] < _CLEAR * worst else []
+
+
+def _scan(
+    epoch: ShuffledEpoch,
+    epsilons: Sequence[float],
+    log_tail: float,
+    before: ProfileNodes,
+    less: Callable[[float, float], bool],
+    queries: Queries,
+) -> Iterator[tuple[float, tuple[float, float]]]:
+    """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
+    end, far = log_tail + _NEGLIGIBLE, math.log(epoch.far)
+    last = before[-1]
+    for epsilon, found in queries.along(epsilons[len(before) :], log_tail, end, far, *last_slope(*before[-2:])):
+        yield epsilon, found
+        if less(*found):
+            rest = epsilons[epsilons.index(epsilon) + _SPARSE :: _SPARSE]
+            yield from queries.along(rest, log_tail, end, far, *last_slope(last, found))
+            return
+        last = found
+
+
+def _filled(queries: Queries, backward: ProfileNodes, forward: ProfileNodes, log_tail: float) -> ProfileNodes:
+    """With reversed nodes where chords between those that are there pass the other direction's bound."""
+    nodes, values = np.array(backward).T
+    epsilons, bounds = np.array(forward).T
+    chords = np.interp(np.exp(epsilons), np.exp(nodes), values)
+    apart = np.abs(epsilons - nodes[np.minimum(np.searchsorted(nodes, epsilons - 1e-9), len(nodes) - 1)]) > 2e-9
+    missing = epsilons[(chords > bounds) & apart & (epsilons < nodes[-1])].tolist()
+    if not missing:
+        return backward
+    after = int(np.searchsorted(nodes, missing[0]))
+    _, fall = last_slope(*backward[after - 1 : after + 1])
+    start = nodes[after - 1], math.log(values[after - 1])
+    found = queries.along(missing, log_tail, -math.inf, start=start, fall=fall)
+    return sorted([*backward, *(node for _, node in found)])

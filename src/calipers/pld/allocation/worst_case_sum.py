@@ -1,0 +1,239 @@
+"""The distribution of a sum of worst-case terms, on multi-resolution grids or by transforms.
+
+The divergence of a record hidden in one of M rounds is at most r/M E[(X_1 + ... + X_M - threshold)+] for independent
+copies of its worst-case term (`calipers.pld.allocation.worst_case_term`), where r is the probability that it takes part
+at all and
+
+    threshold = M (1 - r)(k - 1)/r :
+
+a record that sits out shows the same noise under both datasets. Splitting terms onto the places of a multi-resolution
+grid (`calipers.pld.allocation.multi_resolution`) preserves their mean and makes the sum larger in convex order, so the
+stop-loss transform can only grow.
+
+Ends. A sum is asked only whether it passes the threshold, and by how much. So terms are clipped, at no risk: raising
+the terms below `low` to it raises the sum, and
+
+    (X_1 + ... + X_M - threshold)+  <=  (sum of min(X_t, high) - threshold)+  +  sum of (X_t - high)+,
+
+whose last part has a closed form. It costs next to nothing where a term of `high` makes up for whatever else the sum
+usually holds, and one of `low` for more than any other term can; with little noise it saves most of the
+multi-resolution grid. The same is true of sums of a few terms, so multi-resolution grids end at -`high` and `high`: a
+sum above is enough whatever else comes, up to a share of its worth that does not depend on how rare it is, and one
+below seldom counts.
+
+What is added. Observations beyond `end` are left out: their mass is at most 2 Phi(-end), and with them goes at most
+E[A + k B] <= (1 + k) Phi(shift - end) of the first moment; (1 + k) >= E|X| stands where
+`calipers.pld.allocation.average` has E[Y] = 1. Masses are known up to the multi-resolution grid's `error`. Values are
+those of a slightly different k: with A and B known up to a factor 1 +- e, A - k e^(2e) B <= (1 + e)(A' - k B'), so a
+node moves right by 2e.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from calipers.errors import CertificationError
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.normal import normal_tail_quantile
+from calipers.numerics.types import FloatArray
+from calipers.pld.allocation.average import CELL_WEIGHTS, cell_error, cell_points, lattice_points, normal_cells, refined
+from calipers.pld.allocation.fourier_sum import LONGEST, RepeatedTerms, one_split, payoff_by_fourier
+from calipers.pld.allocation.multi_resolution import UNDERFLOW, MultiResolutionSum, ResolutionPlan, multiplied, placed
+from calipers.pld.allocation.resolution_plan import resolution_plans, typical
+from calipers.pld.allocation.worst_case_term import WorstCaseTerm
+
+_CELL, _PLAIN_CELL = 0.05, 0.2
+_FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
+_DEEPEST = -620.0
+LARGEST_ERROR = 0.1
+_SELDOM = 1e-5
+_SPREADS = 6.0
+"""How often a term of the size of the upper end may fail to make up for another one, and how many deviations of the sum
+it has to make up for."""
+_CLOSED_FORM = 1e-12
+"""Relative slack of a difference of normal distribution functions."""
+
+
+@dataclass(frozen=True)
+class WorstCaseSum:
+    """`rounds` copies of a term, resolved down to probabilities of about e^log_tail."""
+
+    term: WorstCaseTerm
+    rounds: int
+    log_tail: float
+    clipped: tuple[float, float] = (-math.inf, math.inf)
+    center: float = 0.0
+    """About where the sum lies, once it is known where it may end."""
+    scale: float = 1.0
+    offset: float = 0.0
+    """What every term is divided by, and what is then taken off it, so that sums that share a multi-resolution grid
+    are alike.
+    """
+
+    @classmethod
+    def deep(cls, term: WorstCaseTerm, rounds: int, log_tail: float) -> WorstCaseSum:
+        """As deep as needed so that what is cut, which counts 1 + k times, costs about e^log_tail."""
+        return cls(term, rounds, max(log_tail - term.epsilon, _DEEPEST))
+
+    @property
+    def log_loss(self) -> float:
+        """Log of the mass, and of the moments of A and B, that one term may lose."""
+        return self.log_tail - math.log(self.rounds) - 4.0
+
+    @property
+    def end(self) -> float:
+        """Where observations are cut: E[A; z > end] = Phi(shift - end) <= e^log_loss."""
+        return math.sqrt(-2.0 * self.log_loss) + self.term.farthest_shift
+
+    @property
+    def _noise(self) -> tuple[FloatArray, FloatArray]:
+        """Terms and their density on a plain mesh, for choices that decide cost, not truth."""
+        return _plain(self.term, self.end)
+
+    def ended(self, threshold: float) -> WorstCaseSum:
+        """With terms clipped where that hardly changes the stop-loss transform at the threshold."""
+        values, density = self._noise
+        seldom = float(normal_tail_quantile(_SELDOM / self.rounds))
+        rare = max(-float(self.term.value(np.array([-seldom]))[0]), self.term.crossing)
+        center, spread = (float(found[0]) for found in typical(values, density, np.array([float(self.rounds)])))
+        high = threshold + max(-center, 0.0) + _SPREADS * spread + 2.0 * rare
+        low = -min(high, 4.0 * max(float(values[-1]), rare))
+        return replace(self, clipped=(low, high), center=center)
+
+    @property
+    def beyond(self) -> float:
+        """At least E[(X - high)+], which is added to the stop-loss transform for every term."""
+        if self.clipped[1] >= self.term.value(np.array([self.end]))[0]:
+            return 0.0  # observations beyond the end are added anyhow
+        z = float(self.term.branches[0].preimage(np.array([self.clipped[1]]))[0])
+        whole = float(ndtr(self.term.right[0] - z))
+        others = math.exp(self.term.epsilon) * float(ndtr(self.term.right[1] - z))
+        return max(whole - others - self.clipped[1] * float(ndtr(-z)), 0.0) + _CLOSED_FORM * whole
+
+    @property
+    def rounding(self) -> float:
+        """A and B are known up to a factor 1 +- this."""
+        shift = self.term.farthest_shift
+        return (shift * self.end + shift * shift + 8.0 + self.term.epsilon) * 4.0 * UNIT_ROUNDOFF
+
+    @property
+    def node(self) -> float:
+        """The epsilon for which the sum stands: that of the term up to rounding."""
+        return self.term.epsilon + 2.02 * self.rounding
+
+    def plans(self, resolution: float) -> list[list[ResolutionPlan]]:
+        """How to keep the sum: one way, or two for few rounds."""
+        values, density = self._noise
+        # A plan is about typical sums; both ends are as heavy as lognormals, and would drown them in rounding.
+        usual_end = float(normal_tail_quantile(1e-3 / self.rounds))
+        farthest = float(np.max(np.abs(self.term.value(np.array([-usual_end, usual_end])))))
+        scores = np.clip(values, -farthest, farthest)
+        ends = -self.clipped[1], self.clipped[1]
+        found = resolution_plans(scores, density, self.rounds, resolution, self.term.width, self.log_tail)
+        usual = [replace(plan, ends=ends) for plan in found]
+        if self.rounds > (_FEW_ROUNDS if self.term.width <= 2.0 else _FEW_ROUNDS_LITTLE_NOISE):
+            return [usual]
+        # A few rounds can all lie where A = k B, far from where the sum usually is.
+        step = resolution * min(self.term.width, 1.0) * self.term.crossing
+        if math.ldexp(usual[-1].step, usual[-1].lowest) <= step:
+            return [usual]
+        near_zero = [replace(plan, step=step, center=0.0, lowest=0) for plan in usual]
+        return [near_zero] if self.term.width > 2.0 else [usual, near_zero]
+
+    def one(self, plan: ResolutionPlan, shifts: tuple[float, ...] = ()) -> MultiResolutionSum:
+        """One term under noise, and shifted by each of `shifts`, split onto the places of a multi-resolution grid."""
+        low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
+        ends = low / self.scale - self.offset, high / self.scale - self.offset
+        bends = np.concatenate(([low], (lattice_points(plan, *ends) + self.offset) * self.scale, [high]))
+        kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
+        inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
+        points, widths = cell_points(refined(np.concatenate(([-self.end], inner, [self.end]))))
+        values = np.clip(self.term.value(points), low, high)
+        rows = np.stack([np.exp(-0.5 * (points - shift) ** 2) for shift in (0.0, *shifts)])
+        masses, worths = rows @ CELL_WEIGHTS, (rows * values) @ CELL_WEIGHTS
+        # Between two places a split is linear: a cell is split as its mean is.
+        anywhere = np.broadcast_to(values[:, 0], masses.shape).copy()  # where there is no mass
+        means = np.divide(worths, masses, out=anywhere, where=masses > 0.0)
+        error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
+        one = placed(
+            means / self.scale - self.offset,
+            masses * (widths / math.sqrt(2.0 * math.pi)),
+            plan,
+            error,
+            float(self.rounds),
+        )
+        beyond = 2.0 * math.exp(self.log_loss)
+        return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
+
+    def grid(self, plans: Sequence[ResolutionPlan], shifts: tuple[float, ...] = ()) -> MultiResolutionSum:
+        """The distribution of the sum under noise, and with one round shifted by each of `shifts`."""
+        return multiplied(self.one(plans[0], shifts), self.rounds, plans)
+
+    def terms(self, plan: ResolutionPlan, step: float) -> tuple[RepeatedTerms, float, float]:
+        """All terms on one lattice of this step, and the mass and moment that their sum lost."""
+        one = self.one(plan)
+        lost = 1.01 * self.rounds * one.lost + UNDERFLOW
+        return RepeatedTerms.of(one, step, self.rounds), lost, 1.01 * one.lost_moment + lost
+
+    def hopeless(self, resolution: float) -> bool:
+        """Whether transforms were seen to be no better: few rounds, heavy terms that are replaced or looked at deep."""
+        if self.rounds <= _FEW_ROUNDS:
+            return True
+        zeroed_out = self.term.farthest_shift > 1.5 * self.term.width
+        deep = resolution > 0.25 and self.log_tail + self.term.epsilon <= -36.0 and self.term.farthest_shift > 1.0
+        return deep or (self.term.width > 1.0 and not zeroed_out)
+
+    def left_out(self, lost_moment: float) -> float:
+        """What clipping and lost observations take from an increasing payoff of slope at most one."""
+        # In units of the multi-resolution grid, in which lost moments are, E|X| is at most (1 + k)/scale + |offset|.
+        moment = 1.0 + math.exp(self.term.epsilon) + self.scale * abs(self.offset) + (self.scale - 1.0)
+        return self.rounds * (self.beyond + moment * lost_moment)
+
+
+@lru_cache(maxsize=64)
+def _plain(term: WorstCaseTerm, end: float) -> tuple[FloatArray, FloatArray]:
+    mesh, weights = normal_cells(refined(np.array([-end, end]), _PLAIN_CELL))
+    density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
+    with np.errstate(over="ignore"):
+        values = term.value(mesh).ravel()
+    if not np.all(np.isfinite(values)):
+        raise CertificationError(
+            "Likelihood ratios of single rounds leave the range of doubles: so little noise hides nothing, and no "
+            "bound is computed for it. Use a larger noise_multiplier."
+        )
+    return values, density
+
+
+def stop_loss_by_fourier(total: WorstCaseSum, threshold: float, rounded: float, resolution: float) -> float | None:
+    """At least the expected stop-loss transform, by transforms (`calipers.pld.allocation.fourier_sum`); None where a
+    grid is better.
+    """
+    if total.hopeless(resolution):
+        return None
+    plan = min((one_split(way) for way in total.plans(resolution)), key=lambda each: each.step)
+    if total.clipped[1] > LONGEST * plan.step:
+        return None
+    terms, lost, lost_moment = total.terms(plan, plan.step)
+
+    def stop_loss(sums: FloatArray) -> FloatArray:
+        return np.maximum(sums - threshold + rounded, 0.0)
+
+    found = payoff_by_fourier([terms], stop_loss, threshold, resolution)
+    return None if found is None else found + total.left_out(lost_moment) + 2.0 * rounded * lost
+
+
+def threshold_of(term: WorstCaseTerm, rounds: int, participation: float) -> tuple[float, float]:
+    """The threshold, and how far rounding may have moved it: the participation it is made of is rounded too."""
+    if participation == 1.0:
+        return (
+            0.0,
+            0.0,
+        )  # a participation that was rounded to this has a larger threshold, where a stop-loss transform is worth less
+    threshold = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
+    return threshold, 8.0 * UNIT_ROUNDOFF * (threshold + rounds * math.expm1(term.epsilon) / participation)

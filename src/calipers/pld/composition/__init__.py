@@ -1,0 +1,1 @@
+"""Products of PLDs: tilted transforms, tails, curves, moments, rare large steps."""

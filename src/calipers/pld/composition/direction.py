@@ -1,0 +1,357 @@
+"""One order of a pair, composed: PLDs, and certified tails around a saddle point.
+
+A direction knows the factors and which dataset comes first. It builds PLDs for a tilt, plans the lattice, and returns
+the tails from which `calipers.pld.composition.product` reads numbers. `UpperDirection` composes proofs,
+`LowerDirection` attacks; `Direction` is both, for factors that have PLDs on either side, and then tilts and lattices
+are chosen by the pessimistic PLDs.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.domains import COUNT
+from calipers.errors import InputError
+from calipers.memoize import memoize
+from calipers.pld.composition.convolve import (
+    TWO_STAGE_COUNT,
+    LatticePlan,
+    LatticeTooLongError,
+    block_size,
+    compose_lower,
+    compose_upper,
+)
+from calipers.pld.composition.saddle import Saddle, saddle_at
+from calipers.pld.composition.tails import (
+    ErrorTerms,
+    LowerTail,
+    TailFocus,
+    UpperTail,
+    lower_tail,
+    single_lower_tail,
+    single_upper_tail,
+    upper_tail,
+)
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair, TwoSidedPair
+
+COARSEST, FINEST = 0.25, 1e-4
+SIGNED_CELLS = 0.35
+"""For the upper bound of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
+PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
+"""Cells of pilots; they are finer where the total would lie so many deviations astray."""
+ATTACK_RESOLUTION = 0.05
+"""Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
+COARSE_MARGIN = 13.0
+"""How much deeper than its curve a PLD of few nodes has to be where nothing is multiplied: that is where it ends."""
+SINGLE_MARGIN = 11.0
+"""How much deeper than its curve a one-sided PLD has to be where nothing is multiplied."""
+_LONGEST_SINGLE_STAGE, _HIGH_NOISE_TOTAL = 600_000.0, 0.01
+_LOW_NOISE, _LOW_NOISE_STEPS = 3.0, 100_000
+"""Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
+_SEEN, _FAR = 1e-13, 13_000.0
+"""Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
+_LONG_PMF = 800
+"""Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
+
+
+Kind = TypeVar("Kind", bound=AnyPair)
+CountedPmfs = list[tuple[PrivacyLossPmf, int]]
+
+
+@dataclass(frozen=True)
+class BoundsWithTest:
+    """lower <= truth <= upper, and the test behind the lower bound (score threshold, direction)."""
+
+    lower: float
+    upper: float
+    threshold: float = math.inf
+    reversed: bool = False
+
+
+class TailQuery(NamedTuple):
+    """One look at a tail: around which saddle, how fine, how deep PLDs are, and the log of the mass that may escape.
+
+    `eta` is the lattice in deviations of a step. Nodes are dense around the `focus`. `placed`: the width of PLDs' cells
+    and the tilt that they are placed for, where several looks share their PLDs. No lattice is longer than `longest`.
+    """
+
+    saddle: Saddle
+    eta: float
+    log_tail: float
+    log_escape: float
+    focus: TailFocus | None = None
+    placed: tuple[float, float] | None = None
+    longest: int | None = None
+
+    def coarser(self, excess: float) -> TailQuery:
+        """The same on a lattice that is shorter by this factor, and some; PLDs that are there already may serve it."""
+        return self._replace(eta=1.2 * excess * self.eta)
+
+
+def counted(factors: Sequence[tuple[Kind, int]]) -> tuple[list[tuple[Kind, int]], tuple[bool, ...]]:
+    """The factors of a product, and the orders in which they have to be looked at: `reverse`."""
+    if not factors:
+        raise InputError("A product needs at least one factor.")
+    found = [(source, COUNT.check_int("count", count)) for source, count in factors]
+    return found, (False,) if all(source.symmetric for source, _ in found) else (False, True)
+
+
+@dataclass(eq=False)
+class PmfCache(Generic[Kind]):
+    """PLDs on one side that were built once, for both directions of a product."""
+
+    factors: Sequence[tuple[Kind, int]]
+    build: Callable[[Kind, float, float, float | None], PrivacyLossPmf]
+    side: Side
+    _pmfs: dict[tuple[float, float, float | None], dict[bool, CountedPmfs]] = field(default_factory=dict)
+
+    def pmfs(self, resolution: float, log_tail: float, tilt: float | None, reverse: bool) -> CountedPmfs:
+        """Every factor as a PLD; pairs place their cells for `tilt`, which is meant in the given direction."""
+        # L^t under Q is (1/L)^(1-t) under P.
+        forward = tilt if tilt is None or not reverse else 1.0 - tilt
+        key = (resolution, log_tail, forward)
+        if key not in self._pmfs:
+            if len(self._pmfs) > 6:  # those without a tilt are pilots, which are asked for again and again
+                self._pmfs = {known: pmfs for known, pmfs in self._pmfs.items() if known[2] is None}
+            built = [(self.build(source, *key), count) for source, count in self.factors]
+            for pmf, _ in built:
+                self.side.same(pmf.side)
+            self._pmfs[key] = {False: built}
+        orientations = self._pmfs[key]
+        if reverse not in orientations:
+            orientations[True] = [(pmf.reverse(), count) for pmf, count in orientations[False]]
+        return orientations[reverse]
+
+
+def upper_cache(factors: Sequence[tuple[DominatingPair, int]]) -> PmfCache[DominatingPair]:
+    """The pessimistic PLDs of proofs."""
+    return PmfCache(factors, lambda source, *place: source.upper_for(*place), Side.UPPER)
+
+
+def lower_cache(factors: Sequence[tuple[AttainedPair, int]]) -> PmfCache[AttainedPair]:
+    """The optimistic PLDs of attacks."""
+    return PmfCache(factors, lambda source, *place: source.lower_for(*place), Side.LOWER)
+
+
+class _OneOrder(ABC):
+    """D(P||Q), or D(Q||P) when `reverse`; `pilot` decides how it is computed."""
+
+    alike = False
+
+    def __init__(self, factors: Sequence[tuple[AnyPair, int]], reverse: bool) -> None:
+        self.counts, spans = [count for _, count in factors], {source.span for source, _ in factors}
+        self.reverse = reverse
+        self.span: float | None = spans.pop() if len(spans) == 1 else None
+
+    @abstractmethod
+    def pilot(self, log_tail: float) -> CountedPmfs:
+        """Cheap PLDs, good enough to find saddle points."""
+
+    def steps(self) -> int:
+        """Number of composed steps."""
+        return sum(self.counts)
+
+    def together(self, log_tail: float) -> Callable[[Saddle, Saddle], bool]:
+        """Whether cells may be placed for either of two saddles; never, where PLDs take no time to make."""
+        if max(pmf.size for pmf, _ in self.pilot(log_tail)) < _LONG_PMF:
+            return lambda first, second: first is second
+        steps = self.steps()
+        return lambda first, second: first.alike(second, steps)
+
+    def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
+        """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages.
+
+        Steps that cannot be distinguished are scored `alike`: a second stage would round some of them together.
+        """
+        steps = self.steps()
+        longest = max(self.counts)
+        length = 13.0 * math.sqrt(steps) / eta
+        # Of high-noise steps every rounding counts, and one stage of them has fewer
+        # (`calipers.numerics.low_frequencies`).
+        one_hump, low_noise = saddle.deviation < saddle.mean, steps <= _LOW_NOISE_STEPS and self._is_low_noise(log_tail)
+        short = 60_000.0 if longest >= 30_000 and saddle.deviation > _HIGH_NOISE_TOTAL else _LONGEST_SINGLE_STAGE
+        if self.alike or longest < TWO_STAGE_COUNT or length < short:
+            step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
+            if self.span is not None and self.span >= step:
+                # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
+                return LatticePlan(self.span, self.span, saddle.tilt, log_escape - 18.0)
+            return LatticePlan(step, step, saddle.tilt, log_escape, one_hump, low_noise=low_noise)
+        final = sum(_roundings(count) for count in self.counts)
+        fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
+        coarse = eta * math.sqrt(0.5 * saddle.variance / final)
+        return LatticePlan(coarse, fine, saddle.tilt, log_escape, one_hump, low_noise=low_noise)
+
+    def eta_within(self, widest: float, saddle: Saddle) -> float:
+        """The eta with which the final lattice of blocks has steps of this width."""
+        final = sum(_roundings(count) for count in self.counts)
+        return widest / max(saddle.tilt, 1.0) * math.sqrt(2.0 * final / saddle.variance)
+
+    @memoize
+    def _is_low_noise(self, log_tail: float) -> bool:
+        """Whether the untilted total is one wide hump (not many small steps and a rare large one)."""
+        untilted = saddle_at(self.pilot(log_tail), 1.0)
+        return _LOW_NOISE < untilted.deviation < untilted.mean
+
+    def _finest_step(self, log_tail: float) -> float:
+        """A lattice finer than this would have no digits left for positions."""
+        return 1e-9 * max(float(np.max(np.abs(pmf.log_ratio))) for pmf, _ in self.pilot(log_tail))
+
+
+class UpperDirection(_OneOrder):
+    """Proofs, composed in one order."""
+
+    def __init__(self, proofs: PmfCache[DominatingPair], reverse: bool) -> None:
+        super().__init__(proofs.factors, reverse)
+        self._proofs = proofs
+
+    def upper_pmfs(self, resolution: float, log_tail: float, tilt: float | None) -> CountedPmfs:
+        """The factors as pessimistic PLDs in this direction."""
+        return self._proofs.pmfs(resolution, log_tail, tilt, self.reverse)
+
+    def rough(self, log_tail: float) -> CountedPmfs:
+        """Coarse pessimistic PLDs."""
+        return self.upper_pmfs(PILOT, log_tail, None)
+
+    def pilot(self, log_tail: float) -> CountedPmfs:
+        """Coarse pessimistic PLDs, finer ones where they are distinguished by their own cells.
+
+        Cells of width w move the mean of the total by about V w^2/6, V being its variance: hardly, unless that is huge.
+        """
+        return self.upper_pmfs(self._pilot_cells(log_tail), log_tail, None)
+
+    @memoize
+    def _pilot_cells(self, log_tail: float) -> float:
+        pmfs = self.rough(log_tail)
+        if ErrorTerms.of(pmfs).infinite_upper >= 0.99:  # next to nothing is proven, however fine the cells are
+            return PILOT
+        return min(PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / saddle_at(pmfs, 1.0).deviation)))
+
+    def sparse(self, saddle: Saddle, log_tail: float) -> bool:
+        """Whether single steps reach so far beyond the deviation of one that a lattice for both is very long."""
+        longest = _FAR * math.sqrt(saddle.variance / self.steps())
+        far = [(pmf.log_p[np.abs(pmf.log_ratio) > longest], count) for pmf, count in self.pilot(log_tail)]
+        return math.fsum(count * float(np.exp(log_p).sum()) for log_p, count in far) > _SEEN
+
+    def end(self, log_tail: float) -> tuple[float, float]:
+        """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""
+        pmfs = self.pilot(log_tail)
+        error_terms = ErrorTerms.of(pmfs)
+        far = math.fsum(count * float(pmf.log_ratio[-1]) for pmf, count in pmfs)
+        leak = error_terms.infinite_upper
+        return far + error_terms.shift + 1e-12 * abs(far), math.log(leak) if leak > 0 else -math.inf
+
+    def moment_bound(self, epsilon: float, saddle: Saddle, log_tail: float) -> float:
+        """At least D at epsilon, from one moment: (L - k)+ <= L^t / k^(t-1)."""
+        pmfs = self.pilot(log_tail)
+        error_terms = ErrorTerms.of(pmfs, saddle.tilt)
+        moment = math.fsum(count * pmf.cumulants(saddle.tilt)[0] for pmf, count in pmfs)
+        exponent = moment - (saddle.tilt - 1.0) * epsilon + saddle.tilt * error_terms.shift + error_terms.log_mass
+        exponent += 1e-9 * (1.0 + abs(moment))
+        return math.exp(min(0.0, max(exponent, -700.0))) + error_terms.infinite_upper
+
+    def upper(self, query: TailQuery) -> UpperTail:
+        """Certified profile nodes around the saddle."""
+        if self.steps() == 1:
+            pmfs = self.upper_pmfs(query.eta, query.log_tail, query.saddle.tilt)
+            return single_upper_tail(pmfs[0][0])
+        focus = query.focus
+        finest = query.eta if focus is None or focus.delta is None else SIGNED_CELLS * query.eta
+        cells, tilt = query.placed or (min(COARSEST, finest), query.saddle.tilt)
+        pmfs = self.upper_pmfs(cells, query.log_tail, tilt)
+        plan = self._plan(*query[:4])
+        try:
+            return upper_tail(compose_upper(pmfs, plan), plan.step, plan.tilt, ErrorTerms.of(pmfs, plan.tilt), focus)
+        except LatticeTooLongError as error:
+            return self.upper(query.coarser(error.excess)._replace(placed=(cells, tilt)))
+
+
+class LowerDirection(_OneOrder):
+    """Attacks, composed in one order."""
+
+    def __init__(self, attacks: PmfCache[AttainedPair], reverse: bool) -> None:
+        super().__init__(attacks.factors, reverse)
+        self._attacks = attacks
+        self.alike = any(source.interchangeable for source, _ in attacks.factors)
+
+    def lower_pmfs(self, resolution: float, log_tail: float, tilt: float | None) -> CountedPmfs:
+        """The factors as optimistic PLDs in this direction."""
+        return self._attacks.pmfs(resolution, log_tail, tilt, self.reverse)
+
+    def pilot(self, log_tail: float) -> CountedPmfs:
+        """optimistic PLDs, as fine as attacks are composed."""
+        return self.lower_pmfs(ATTACK_RESOLUTION, log_tail, None)
+
+    def lower(self, query: TailQuery) -> LowerTail:
+        """Certified tests around the saddle."""
+        cells, tilt = query.placed or (min(query.eta, COARSEST), query.saddle.tilt)
+        pmfs = self.lower_pmfs(cells, query.log_tail, tilt)
+        if self.steps() == 1:
+            return single_lower_tail(pmfs[0][0])
+        plan = self._plan(*query[:4])
+        plan = replace(plan, high_noise=plan.step == plan.fine_step, longest=query.longest or plan.longest)
+        try:
+            under_p, under_q = compose_lower(pmfs, plan)
+        except LatticeTooLongError as error:
+            return self.lower(query.coarser(error.excess))
+        error_terms = ErrorTerms.of(pmfs, plan.tilt, plan.step if plan.high_noise else None)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, query.focus)
+
+
+class Direction(UpperDirection, LowerDirection):
+    """Factors with PLDs on either side, composed in one order."""
+
+    def depth_of_curve(self, log_smallest: float) -> float:
+        """How deep PLDs are for a curve that ends at e^log_smallest; where nothing is multiplied little is to spare."""
+        single = self.steps() == 1 and all(source.coarse for source, _ in self._proofs.factors)
+        return log_smallest - (COARSE_MARGIN if single else math.log(self.steps()) + 18.0)
+
+    def __init__(self, proofs: PmfCache[DominatingPair], attacks: PmfCache[AttainedPair], reverse: bool) -> None:
+        LowerDirection.__init__(self, attacks, reverse)
+        self._proofs = proofs
+
+    @classmethod
+    def of(cls, factors: Sequence[tuple[TwoSidedPair, int]]) -> tuple[Direction, Direction]:
+        """Both orders, which share their PLDs."""
+        proofs, attacks = upper_cache(factors), lower_cache(factors)
+        return cls(proofs, attacks, False), cls(proofs, attacks, True)
+
+
+def _roundings(count: int) -> int:
+    """How many terms of a factor are rounded to the final lattice."""
+    if count < TWO_STAGE_COUNT:
+        return count
+    times, rest = divmod(count, block_size(count))
+    return times + rest
+
+
+def log_escape_for(saddle: Saddle, relative: float) -> float:
+    """Log of the mass that may leave the window so that delta moves by at most the share `relative`.
+
+    The tail sum that is delta, in units of the largest weight, is E[g(Y)] for a bell-shaped Y of the
+    given deviation: about 0.4 deviations when those are short, 1/(tilt (tilt - 1) 2.5 deviations) when
+    the weights fall off first.
+    """
+    short = 0.4 * saddle.deviation
+    steep = 1.0 / (2.5 * saddle.tilt * max(saddle.tilt - 1.0, 1e-9) * saddle.deviation)
+    # A total with more than one hump may have little mass near the answer.
+    caution = 6.0 if saddle.deviation > saddle.mean else 0.0
+    return max(-38.0, math.log(relative * min(0.5, short, steep)) - 1.5 - caution)
+
+
+def eta_for(saddle: Saddle, tolerance: float) -> float:
+    """Cells and lattice in units of a step's deviation so that epsilon's width is about 0.6 tolerance."""
+    allowed = 0.6 * tolerance * max(saddle.mean, 0.05 * saddle.deviation)
+    return within(math.sqrt(4.0 * allowed / (saddle.variance * saddle.tilt)))
+
+
+def within(eta: float) -> float:
+    """eta between the finest and the coarsest that make sense."""
+    return min(COARSEST, max(FINEST, eta))

@@ -1,0 +1,339 @@
+"""Compositions of steps that are rarely large: outcomes with a large step apart from those without.
+
+At a low sampling rate nearly every step shows next to nothing, and rarely one shows much. Exponential tilting then
+gives a total with two humps, and the answer lies between them, where the rounding error of a transform, which is
+relative to the whole mass, exceeds it. Call a step large if its log ratio exceeds a threshold in modulus (measure b),
+and small otherwise (measure s). For T steps
+
+    (s + b)^T = s^T + [(s + b)^T - s^T].
+
+- **No large step**, s^T: steps are bounded by about two deviations of their sum, so every tilted sum has one hump.
+- **At least one**: both parts are computed together, (S, J)(S', J') = (S S', S J' + J S' + J J'), sums of products
+  of positive measures, so the rounding error of J is relative to the mass of J (`calipers.numerics.fourier`).
+
+The hockey-stick divergence is the sum of both parts. UPPER: the sum of their upper bounds. LOWER: whoever sees the
+steps knows whether one is large, and uses a test of its own in either case; powers and false positive rates add up.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.memoize import memoize
+from calipers.numerics.elementary import bisect, distinct, log_sums_at
+from calipers.numerics.fourier import fast_length, product_with_large_jumps
+from calipers.numerics.types import FloatArray
+from calipers.pld.composition.convolve import (
+    LatticePlan,
+    LatticeTooLongError,
+    block_of,
+    refuse_length,
+    separated,
+    small_range,
+)
+from calipers.pld.composition.direction import (
+    BoundsWithTest,
+    CountedPmfs,
+    Direction,
+    TailQuery,
+    eta_for,
+    log_escape_for,
+)
+from calipers.pld.composition.factors import Factor, joined, window_of
+from calipers.pld.composition.lattice import LatticeMeasure, Window, rescore, resplit, score_pmf, split_pmf
+from calipers.pld.composition.saddle import saddle_for_epsilon
+from calipers.pld.composition.tails import ErrorTerms, LowerTail, TailFocus, UpperTail, lower_tail, upper_tail
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import KnownPmfs
+
+StepKind = tuple[PrivacyLossPmf, PrivacyLossPmf, int]
+"""Small and large steps of one kind, and how many steps there are."""
+Tail = TypeVar("Tail", UpperTail, LowerTail)
+
+_CELLS = 0.01
+"""Cells of one step, in deviations of the observation."""
+_DEVIATIONS, _EXPECTED = 2.0, 0.25
+"""A step beyond so many deviations of the sum of smaller ones is large, unless more than so many would be expected."""
+_MOST_EXPECTED, _MOST_KINDS = 6.0, 12
+_POINTS, _CURVE, _ROUGH = 4e5, 1e5, 4e4
+"""Points of the lattice of totals: of an answer, of a curve, and of a first look."""
+_RESOLVED, _FINE = 1.5e-3, 0.05
+"""That lattice need be no finer than this share of the deviation of the small steps' sum; the lattice on which blocks
+are made, in deviations of one step."""
+_BLOCKS = 32
+"""Steps of a kind are made in about so many blocks: of few the lattice of totals rounds little."""
+_ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 90))
+"""Tilts that are tried."""
+_LOOKS, _FURTHER = 4, 1.07
+_DECIDING = 0.2
+"""Thresholds are at least about this share of the epsilon that is asked about."""
+_ESCAPE = 25.0
+"""Log of how much smaller than delta the mass is that may leave a window."""
+
+
+def size_threshold(factors: Sequence[tuple[PrivacyLossPmf, int]]) -> tuple[float, float]:
+    """(threshold, deviation): how large a step has to be to count as large, and how far the sum of the others deviates.
+
+    Of few heavy-tailed steps `_DEVIATIONS` would call ever more of them large; it ends where `_EXPECTED` are expected.
+    """
+    masses = [np.exp(pmf.log_p) for pmf, _ in factors]
+    ratio = np.concatenate([np.abs(pmf.log_ratio) for pmf, _ in factors])
+    expected = np.concatenate([count * p for p, (_, count) in zip(masses, factors, strict=True)])
+    order = np.argsort(ratio, kind="stable")
+    often = np.flatnonzero(np.cumsum(expected[order][::-1])[::-1] >= _EXPECTED)
+    lowest = float(ratio[order[often[-1]]]) if len(often) else float(ratio[order[-1]])
+    found, deviation = math.inf, 0.0
+    for _ in range(60):
+        variance = 0.0
+        for p, (pmf, count) in zip(masses, factors, strict=True):
+            inside = np.abs(pmf.log_ratio) <= found
+            if np.any(inside):
+                weights, small = p[inside], pmf.log_ratio[inside]
+                center = float(np.average(small, weights=weights))
+                variance += count * float(np.average((small - center) ** 2, weights=weights))
+        deviation = math.sqrt(variance)
+        following = max(lowest, _DEVIATIONS * deviation)
+        if following >= found - 1e-3 * deviation:
+            break
+        found = following
+    return found, deviation
+
+
+def _restricted(pmf: PrivacyLossPmf, large: bool, threshold: float) -> PrivacyLossPmf:
+    """The atoms of one size; what is at infinity is left to whoever charges it."""
+    chosen = (np.abs(pmf.log_ratio) > threshold) == large
+    ratio, log_p, log_q = (values[chosen] for values in (pmf.log_ratio, pmf.log_p, pmf.log_q))
+    return replace(pmf, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=0.0, q_zero=0.0, whole=False)
+
+
+class SizedSteps:
+    """Steps in two sizes: bounds around an epsilon from outcomes without a large step and from those with one."""
+
+    def __init__(self, pmfs: Mapping[Side, CountedPmfs], threshold: float, deviation: float, log_tail: float) -> None:
+        self.pmfs, self.deviation, self.log_tail = pmfs, deviation, log_tail
+        self._parts = {
+            side: [[(_restricted(pmf, large, threshold), n) for pmf, n in pmfs[side]] for large in (False, True)]
+            for side in pmfs
+        }
+        self.expected = math.fsum(n * float(np.exp(pmf.log_p).sum()) for pmf, n in self._parts[Side.UPPER][1])
+        self.both = all(pmf.size for pmfs in self._parts.values() for part in pmfs for pmf, _ in part)
+
+    @functools.cached_property
+    def _small(self) -> Direction:
+        small, counts = {side: self._parts[side][0] for side in Side}, [n for _, n in self.pmfs[Side.UPPER]]
+        kinds = [(KnownPmfs({side: small[side][i][0] for side in Side}), n) for i, n in enumerate(counts)]
+        return Direction.of(kinds)[0]
+
+    @functools.cached_property
+    def _log_moments(self) -> FloatArray:
+        """log E_Q[L^t; some step is large] at the orders that are tried."""
+        total, large = np.zeros(len(_ORDERS)), np.zeros(len(_ORDERS))
+        for (small, count), (jump, _) in zip(*self._parts[Side.UPPER], strict=True):
+            usual, rare = (log_sums_at(_ORDERS, pmf.log_ratio, pmf.log_q) for pmf in (small, jump))
+            total, large = total + count * usual, large + count * np.logaddexp(0.0, rare - usual)
+        # log(e^large - 1), whatever its size.
+        return np.asarray(total + large + np.log(-np.expm1(-np.maximum(large, 1e-300))))
+
+    def _plan(self, center: float, log_escape: float, points: float) -> LatticePlan:
+        """Tilted to where outcomes with a large step are most visible at epsilon = center."""
+        moments = self._log_moments
+        chosen = int(np.argmin(moments - (_ORDERS - 1.0) * center))
+        beyond = np.arange(len(_ORDERS)) > chosen
+        spans = (moments[beyond] - moments[chosen] - log_escape) / (_ORDERS[beyond] - _ORDERS[chosen])
+        far = float(np.min(spans, initial=1e3)) + 8.0 * self.deviation
+        step = max(far / points, _RESOLVED * self.deviation)
+        fine = min(step, _FINE * self.deviation / math.sqrt(sum(n for _, n in self.pmfs[Side.UPPER])))
+        return LatticePlan(step, fine, float(_ORDERS[chosen]), log_escape)
+
+    def _large_upper(self, plan: LatticePlan, focus: TailFocus) -> UpperTail:
+        """The part with a large step, from above."""
+        [factors] = _factors(self._kinds(Side.UPPER), plan, Side.UPPER)
+        composed = _composed(factors, window_of(factors, plan.log_escape), plan)
+        error_terms = ErrorTerms.of(self.pmfs[Side.UPPER], plan.tilt)
+        return upper_tail(composed, plan.step, plan.tilt, error_terms, focus)
+
+    def _large_lower(self, plan: LatticePlan, focus: TailFocus) -> LowerTail:
+        """Tests of outcomes with a large step."""
+        sides = _factors(self._kinds(Side.LOWER), plan, Side.LOWER)
+        window = joined(*(window_of(factors, plan.log_escape) for factors in sides))
+        under_p, under_q = (_composed(factors, window, plan) for factors in sides)
+        error_terms = replace(ErrorTerms.of(self.pmfs[Side.LOWER], plan.tilt), infinite_lower=0.0)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, focus)
+
+    def _kinds(self, side: Side) -> list[StepKind]:
+        return [(small, large, n) for (small, n), (large, _) in zip(*self._parts[side], strict=True)]
+
+    def _query(self, center: float, tolerance: float) -> TailQuery:
+        """At outcomes without a large step around epsilon = center."""
+        saddle = saddle_for_epsilon(self._small.pilot(self.log_tail), center)
+        eta = min(0.05, max(1e-3, eta_for(saddle, 0.3 * tolerance)))
+        escape = min(log_escape_for(saddle, 0.02 * tolerance), -20.0)
+        return TailQuery(saddle, eta, self.log_tail, escape, TailFocus(epsilon=center))
+
+    def upper(self, center: float, log_escape: float, tolerance: float, points: float) -> UpperTail:
+        """Nodes of an upper bound of the divergence, dense around epsilon = center."""
+        plan, focus = self._plan(center, log_escape, points), TailFocus(epsilon=center)
+        far, log_leak = self._small.end(self.log_tail)
+        without = UpperTail.least(
+            [self._small.upper(self._query(center, tolerance)), UpperTail(np.array([far]), np.array([log_leak]))]
+        )
+        found = [without, _shortened(self._large_upper, plan, focus)]
+        nodes = distinct(np.concatenate([tail.epsilon_nodes for tail in found]))
+        total = np.sum([tail.deltas(nodes) for tail in found], axis=0)
+        with np.errstate(divide="ignore"):
+            return UpperTail(nodes, np.log(total) + 1e-13)
+
+    def lower(self, center: float, log_escape: float, tolerance: float, points: float) -> tuple[LowerTail, LowerTail]:
+        """Tests of outcomes without a large step, and of those with one, around epsilon = center."""
+        plan, focus = self._plan(center, log_escape, points), TailFocus(epsilon=center)
+        return self._small.lower(self._query(center, tolerance)), _shortened(self._large_lower, plan, focus)
+
+
+class LargeSteps:
+    """One direction of a composition, its large steps apart; see the module docstring."""
+
+    def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
+        self.reverse, self.log_delta, self.log_tail, self.tolerance = direction.reverse, log_delta, log_tail, tolerance
+        self.pmfs: dict[Side, CountedPmfs] = {
+            Side.UPPER: direction.upper_pmfs(_CELLS, log_tail, None),
+            Side.LOWER: direction.lower_pmfs(_CELLS, log_tail, None),
+        }
+        self.threshold, self.deviation = size_threshold(self.pmfs[Side.UPPER])
+        least = self._sized(0)
+        self.useful = self.deviation > 0.0 and least.both and 0.0 < least.expected <= _MOST_EXPECTED
+
+    @memoize
+    def _sized(self, larger: int) -> SizedSteps:
+        """Steps that are large beyond a threshold which was doubled so often."""
+        found = SizedSteps(self.pmfs, self.threshold * 2.0**larger, self.deviation, self.log_tail)
+        return found if found.both or larger == 0 else self._sized(larger - 1)
+
+    def _around(self, center: float) -> SizedSteps:
+        """A large step decides about an epsilon of its own size: those that are far smaller only add mass."""
+        return self._sized(max(0, math.ceil(math.log2(max(_DECIDING * center / self.threshold, 1e-9)))))
+
+    @memoize
+    def upper(self, center: float, points: float = _POINTS) -> UpperTail:
+        """Nodes of an upper bound of the divergence, dense around epsilon = center."""
+        return self._around(center).upper(center, self.log_delta - _ESCAPE, self.tolerance, points)
+
+    @memoize
+    def lower(self, center: float, points: float = _POINTS) -> tuple[LowerTail, LowerTail]:
+        """Tests around epsilon = center: of outcomes without a large step, and of those with one."""
+        return self._around(center).lower(center, self.log_delta - _ESCAPE, self.tolerance, points)
+
+    def epsilon(self, delta: float, guess: float) -> BoundsWithTest:
+        """Bounds of the smallest epsilon >= 0 with divergence at most delta."""
+        center = guess
+        for _ in range(_LOOKS):
+            found, before = self.upper(center, _ROUGH).epsilon(delta), center
+            center = found if 0.0 < found < math.inf else center
+            if 0.8 < center / max(before, 1e-12) < 1.25:
+                break
+        best, below = self.upper(center).epsilon(delta), 0.0
+        if 0.0 < best < math.inf:
+            tests = self.lower(best)
+            below, _ = bisect(0.0, best, lambda at: sum(part.delta(at) for part in tests) > delta, 60, share=1e-6)
+        return BoundsWithTest(below, best, below, self.reverse)
+
+    def delta(self, epsilon: float) -> BoundsWithTest:
+        """Bounds of the divergence at epsilon."""
+        lower = sum(part.delta(epsilon) for part in self.lower(epsilon))
+        return BoundsWithTest(lower, min(1.0, self.upper(epsilon).delta(epsilon)), epsilon, self.reverse)
+
+    def nodes(self, center: float, epsilon: FloatArray) -> UpperTail:
+        """Upper bounds at every epsilon."""
+        with np.errstate(divide="ignore"):
+            return UpperTail(epsilon, np.log(self.upper(center, _CURVE).deltas(epsilon)))
+
+    def tests(self, center: float, epsilon: FloatArray) -> LowerTail:
+        """The tests that show most at every epsilon, one of either kind."""
+        rates = []
+        for at in epsilon.tolist():
+            both = [tail.rates(at) for tail in self.lower(center, _CURVE)]
+            rates.append([sum(column) for column in zip(*both, strict=True)])
+        power, alpha = np.array(rates).T
+        useful = (power > 0.0) & (alpha > 0.0)
+        return LowerTail(epsilon[useful], np.log(power[useful]) - 1e-13, np.log(alpha[useful]) + 1e-13)
+
+    def places(self) -> Iterator[FloatArray]:
+        """Epsilons of a whole curve, some around each center: dense near 0, then ever further apart."""
+        first = 0.1 * self.deviation * np.arange(40)
+        yield from np.split(first, 2)
+        last = max(float(pmf.log_ratio[-1]) for pmf, _ in self.pmfs[Side.UPPER])
+        while first[-1] < last:
+            first = first[-1] * _FURTHER ** np.arange(1.0, 25.0)
+            yield first
+
+
+def _shortened(compose: Callable[[LatticePlan, TailFocus], Tail], plan: LatticePlan, focus: TailFocus) -> Tail:
+    """What is composed by a plan, or by one as much coarser as it takes."""
+    try:
+        return compose(plan, focus)
+    except LatticeTooLongError as error:
+        coarser = 1.2 * error.excess
+        return _shortened(compose, replace(plan, step=coarser * plan.step, fine_step=coarser * plan.fine_step), focus)
+
+
+def _in_two_parts(kind: StepKind, step: float, tilt: float, side: Side) -> list[tuple[LatticeMeasure, LatticeMeasure]]:
+    """Small and large steps on a lattice, normalized together: UPPER one pair of measures, LOWER P's and Q's."""
+    measures: list[tuple[LatticeMeasure, ...]] = [
+        (split_pmf(pmf, step, tilt),) if side is Side.UPPER else score_pmf(pmf, step, tilt) for pmf in kind[:2]
+    ]
+    found = []
+    for parts in zip(*measures, strict=True):
+        log_norm = float(np.logaddexp(*(part.log_norm for part in parts)))
+        small, large = (
+            replace(part, weights=part.weights * math.exp(part.log_norm - log_norm), log_norm=log_norm)
+            for part in parts
+        )
+        found.append((small, large))
+    return found
+
+
+def _factors(kinds: Sequence[StepKind], plan: LatticePlan, side: Side) -> list[list[Factor]]:
+    """All steps on the lattice of totals, in blocks where a kind occurs often: UPPER, or under P and under Q."""
+    tilts = (plan.tilt,) if side is Side.UPPER else (plan.tilt - 1.0, plan.tilt)
+    found: list[list[Factor]] = [[] for _ in tilts]
+    for kind in kinds:
+        rest = kind[2]
+        if plan.in_blocks(rest):
+            size = rest // _BLOCKS
+            times, rest = divmod(rest, size)
+            measures = _in_two_parts(kind, plan.fine_step, plan.tilt, side)
+            ranges = [small_range(small, size) for small, _ in measures]
+            inside = min(low for low, _ in ranges), max(high for _, high in ranges)
+            coarsen = resplit if side is Side.UPPER else rescore
+            for listed, tilt, (small, large) in zip(found, tilts, measures, strict=True):
+                parts = separated(small, inside)
+                listed.append(block_of(parts, tilt, size, times, plan, coarsen, large))
+        if rest:
+            for listed, (small, large) in zip(found, _in_two_parts(kind, plan.step, plan.tilt, side), strict=True):
+                listed.append(Factor.plain(small, rest, large))
+    return found
+
+
+def _composed(factors: Sequence[Factor], window: Window, plan: LatticePlan) -> LatticeMeasure:
+    """The part of all totals in which at least one step is large."""
+    refuse_length(window, plan.longest)
+    n = fast_length(window.high - window.low + 1)
+    values, error = product_with_large_jumps([factor.cyclic(n) for factor in factors])
+    escape = 2.0 * window.loose + 1.01 * math.fsum(f.count * f.escape for f in factors)
+    log_norm = math.fsum(f.count * f.log_norm for f in factors)
+    positions = np.arange(window.low, window.low + n)
+    return LatticeMeasure(positions, np.roll(values, -(window.low % n)), log_norm, error, escape, window)
+
+
+def large_steps(direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> LargeSteps | None:
+    """The composition with its large steps apart, where these are rare."""
+    if direction.alike or len(direction.counts) > _MOST_KINDS or direction.steps() == 1:
+        return None
+    found = LargeSteps(direction, log_delta, log_tail, tolerance)
+    return found if found.useful else None

@@ -1,0 +1,226 @@
+"""Where to cut the smooth part of a pair into cells, and the quadrature points of every cell.
+
+Masses are integrals of entire functions by Gauss-Legendre quadrature, whose error on a cell of half width r is at most
+(64/15) M rho^(-2m) / (1 - rho^(-2)) with m nodes, M the maximum of the integrand on the Bernstein ellipse of parameter
+rho (Trefethen, Approximation Theory and Approximation Practice, Theorem 19.3). Cells are so narrow that it is
+negligible, and beyond that as the resolution asks: of equal width, or placed for a tilt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.errors import CertificationError
+from calipers.numerics.types import FloatArray
+from calipers.pld.core.smooth_part import SmoothPart
+
+_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (4, 6, 12, 24)}
+"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities; and
+four for the finest cells of many parts."""
+_RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
+_LOG_RHO = np.log(_RHO)
+_MOST_CELLS = 60_000
+_ALLOWED_CELLS = 1_000_000
+_MANY_CELLS = {6: 4_000, 12: 400}
+"""With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
+_SEGMENT, _NEAR, _WIDEST = 4.0, 3.0, 0.25
+"""Lengths of the segments of a wide part, how far from a cell its slope is looked at, and its widest cells."""
+_LEAST_SHARE = 1e-9
+"""Parts rarer than this are no coarser than parts of this share."""
+CELL_ERROR = 2e-14
+"""Relative error of a cell mass: quadrature (half of it), a dozen additions; that of the exponentials comes on top."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cell ends, quadrature points (cells x nodes), logs of their weights."""
+
+    ends: FloatArray
+    points: FloatArray
+    log_weights: FloatArray
+
+
+def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width: float, nodes: int) -> float:
+    """Log of the relative error bound of cell integrals with the given half width, best over a few ellipses.
+
+    On the ellipse around a cell, at most half_width rho away from it, the densities grow as `growth` says; the hat
+    function adds a factor rho. A factor 64 covers the smallest ratio of a hat integral to the maximum of
+    its integrand.
+    """
+    log_decay = (2.0 * nodes - 1.0) * _LOG_RHO
+    return math.log(64.0) + float(np.min(part.growth(low, high, half_width * _RHO) - log_decay))
+
+
+def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float:
+    """The largest cell width whose quadrature error is negligible."""
+    width = min(0.25 * part.scale, high - low)
+    while _log_quadrature_error(part, low, high, 0.5 * width, nodes) > math.log(0.5 * CELL_ERROR):
+        width *= 0.8
+        if width < 1e-6 * part.scale:
+            raise CertificationError(
+                "The quadrature error of a cell cannot be made negligible: densities vary too fast."
+            )
+    return width
+
+
+@lru_cache(maxsize=64)
+def widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> Widest:
+    """The largest width at every place whose quadrature error is negligible.
+
+    A wide part is steep as a whole and less so in most places: log |density| at a distance `reach` of a cell, in the
+    complex plane, exceeds that in the cell by at most the steepest slope within `reach`, times it, and reach^2.
+    """
+    widest = _widest_cell(part, low, high, nodes)
+    if part.steepest is None:
+        return Widest(np.array([low, high]), np.array([widest]))
+    edges = np.linspace(low, high, max(2, math.ceil((high - low) / (_SEGMENT * part.scale))) + 1)
+    margin = (_NEAR + 0.25) * part.scale
+    slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
+    log_decay, allowed = (2.0 * nodes - 1.0) * _LOG_RHO, math.log(0.5 * CELL_ERROR) - math.log(64.0)
+    widths = np.full(len(slopes), _WIDEST * part.scale)
+    while True:
+        reach = 0.5 * widths[:, None] * _RHO
+        grown = np.where(reach <= _NEAR * part.scale, slopes * reach + reach * reach, np.inf) - log_decay
+        wide = (np.min(grown, axis=1) > allowed) & (widths > widest)
+        if not np.any(wide):
+            break
+        widths = np.where(wide, np.maximum(0.8 * widths, widest), widths)
+    # A cell may lie in two neighboring segments, and is as narrow as either wants it.
+    padded = np.concatenate((widths[:1], widths, widths[-1:]))
+    return Widest(edges, np.minimum(np.minimum(padded[:-2], padded[2:]), widths))
+
+
+class Widest(NamedTuple):
+    """The largest width of a cell in each of several segments."""
+
+    edges: FloatArray
+    widths: FloatArray
+
+    def at(self, z: FloatArray) -> FloatArray:
+        """The width at each place."""
+        if len(self.widths) == 1:
+            return np.full(len(z), self.widths[0])
+        index = np.clip(np.searchsorted(self.edges, z, side="right") - 1, 0, len(self.widths) - 1)
+        return np.asarray(self.widths[index])
+
+
+def _ends(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None, nodes: int) -> FloatArray:
+    low, high = part.range_for(log_tail)
+    widest = widest_cells(part, low, high, nodes)
+    if tilt is not None:
+        return _placed_ends(part, low, high, widest, resolution, tilt)
+    if len(widest.widths) == 1:
+        count = max(8, math.ceil((high - low) / min(resolution * part.scale, float(widest.widths[0]))))
+        return np.linspace(low, high, count + 1)
+    density = 1.0 / np.minimum(resolution * part.scale, widest.widths)
+    total = np.concatenate(([0.0], np.cumsum(density * np.diff(widest.edges))))
+    ends = np.interp(np.linspace(0.0, total[-1], math.ceil(total[-1]) + 1), total, widest.edges)
+    ends[0], ends[-1] = low, high
+    return np.asarray(ends)
+
+
+def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> Cells:
+    """The cells of a part: as fine as the resolution asks, with few points for the accuracy of their masses."""
+    resolution *= part.fineness
+    rule = 12 if resolution > 0.02 else 6
+    ends = _ends(part, resolution, log_tail, tilt, rule)
+    while rule in _MANY_CELLS and len(ends) > _MANY_CELLS[rule]:
+        wider = _ends(part, resolution, log_tail, tilt, 2 * rule)
+        if 2 * len(wider) >= len(ends):
+            break
+        rule, ends = 2 * rule, wider
+    return cells_between(ends, rule)
+
+
+def cells_between(ends: FloatArray, rule: int) -> Cells:
+    """Cells with these ends and so many points each; no wider than `widest_cells` says of that rule."""
+    if len(ends) > _ALLOWED_CELLS:
+        raise CertificationError(
+            f"The likelihood ratios reach so far that {len(ends):,} cells would be needed, of which {_ALLOWED_CELLS:,} "
+            "are computed at most: so little noise hides nothing. Use a larger noise_multiplier."
+        )
+    nodes, weights = _RULES[rule]
+    half = 0.5 * np.diff(ends)[:, None]
+    points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
+    return Cells(ends, points, np.log(weights) + np.log(half))
+
+
+class _Tilted(NamedTuple):
+    """A part tilted by L^tilt on a rough grid: ends; masses and slopes of log L of cells; variance; log of its mass."""
+
+    grid: FloatArray
+    w: FloatArray
+    slope: FloatArray
+    variance: float
+    log_mass: float
+
+
+@lru_cache(maxsize=64)
+def _rough_grid(part: SmoothPart, low: float, high: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """A rough grid, log L there, and the density of Q between: the same for every tilt."""
+    grid = np.linspace(low, high, max(64, math.ceil(4.0 * (high - low) / part.scale)) + 1)
+    return grid, part.log_ratio(grid), part.log_q(0.5 * (grid[:-1] + grid[1:]))
+
+
+def _tilted(part: SmoothPart, low: float, high: float, tilt: float) -> _Tilted:
+    grid, x, log_q = _rough_grid(part, low, high)
+    middle = 0.5 * (x[:-1] + x[1:])
+    log_w = log_q + tilt * middle
+    peak, spacing = float(log_w.max()), float(grid[1] - grid[0])
+    w = np.exp(log_w - peak)
+    total = float(w.sum())
+    w /= total
+    mean = float(np.sum(w * middle))
+    variance = float(np.sum(w * (middle - mean) ** 2)) + float(np.sum(w * np.diff(x) ** 2)) / 12.0
+    return _Tilted(grid, w, np.diff(x) / spacing, variance, peak + math.log(total * spacing))
+
+
+def shared_out(parts: Sequence[SmoothPart], resolution: float, log_tail: float, tilt: float | None) -> list[float]:
+    """A resolution for every part: rare ones are coarser, as much as keeps the mean square width of all cells.
+
+    A part that has a share s of the tilted PLD gets about s^(1/3) as many cells, as one density of cells over all parts
+    would give it.
+    """
+    if tilt is None or len(parts) < 2:
+        return [resolution] * len(parts)
+    found = [_tilted(part, *part.range_for(log_tail), tilt) for part in parts]
+    logs = np.array([each.log_mass for each in found])
+    shares, variances = np.exp(logs - logs.max()), np.array([each.variance for each in found])
+    shares = np.maximum(shares / shares.sum(), _LEAST_SHARE)
+    scale = math.sqrt(float(shares @ variances) / float(np.cbrt(shares) @ variances))
+    return [float(own) for own in np.minimum(1.0, resolution * scale / np.cbrt(shares))]
+
+
+def _placed_ends(
+    part: SmoothPart, low: float, high: float, widest: Widest, resolution: float, tilt: float
+) -> FloatArray:
+    """Cell ends for which the tilted mean square cell width in log L is (resolution * deviation)^2.
+
+    Among all placements with n(z) cells per unit length the cost is the integral of w (dx/dz)^2 / n^2,
+    w the tilted density and x = log L; for a given number of cells it is least when n is
+    proportional to (w (dx/dz)^2)^(1/3).
+    """
+    grid, w, slope, variance, _ = _tilted(part, low, high, tilt)
+    spacing = grid[1] - grid[0]
+    shape = np.cbrt(w * slope * slope / spacing)
+    # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
+    # Where the tilt leaves no variance, the widest cells are as good as any.
+    amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance)) if variance > 0 else 0.0
+    fewest = 1.0 / widest.at(0.5 * (grid[:-1] + grid[1:]))
+    density = np.maximum(amount * shape, fewest)
+    total = np.concatenate(([0.0], np.cumsum(density) * spacing))
+    count = math.ceil(total[-1])
+    if count > _MOST_CELLS:  # fewer cells are wider ones: still a bound, only less tight
+        share = max(0.0, _MOST_CELLS - float(np.sum(fewest)) * spacing) / count
+        density = np.maximum(share * amount * shape, fewest)
+        total = np.concatenate(([0.0], np.cumsum(density) * spacing))
+        count = math.ceil(total[-1])
+    ends = np.interp(np.linspace(0.0, total[-1], count + 1), total, grid)
+    ends[0], ends[-1] = low, high
+    return ends

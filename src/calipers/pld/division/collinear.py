@@ -1,0 +1,229 @@
+"""The explicit attack on divisors K against K + 1: all gradients on one line.
+
+The differing record's gradient is w e, e a unit vector, every other one is v e, with v and w in [-1, 1]. In the n - 1
+directions without signal the datasets show the scale PLD (`calipers.pld.division.scale`); along e, in units where D
+shows noise of variance 1,
+
+    D:              sum over k of b_k N(v k / sigma, 1),
+    D + w e:        sum over k of b_k [(1 - q) N(s v k / sigma, s^2) + q N(s (v k + w) / sigma, s^2)],     s = K/(K+1),
+
+b_k the binomial probabilities of a batch of k other records. This is what the mechanism does to two real datasets, so
+whatever a test gains here it gains in earnest. The test sees the cell of a grid into which the observation falls; its
+exact PLD is an optimistic PLD.
+
+Which v and w. The means differ by about q (w - v N/(K+1))/sigma, and the sizes of batches blur them by v^2 c, c =
+N q (1 - q) / sigma^2, on top of the noise: v = -min(1, N/((K+1) c)) makes the most of it (`best_direction`). Where the
+scale says more than the mean, gradients only blur it, and v = w = 0 is best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from calipers.citations import implements
+from calipers.domains import Domain
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
+from calipers.numerics.types import FloatArray
+from calipers.pld.core.pmf import PrivacyLossPmf
+from calipers.pld.core.source import AttainedPair
+from calipers.pld.division.folded import WIDEST, cell_width, interval_mass, log_interval_mass
+
+DIRECTION = Domain(-1.0, 1.0)
+RATIO_ERROR = 2e-15
+"""Of the difference of two logarithms."""
+_SPARE, _DEEP = 30.0, 300.0
+"""How far below e^log_tail the probability of batch sizes left out lies: where sizes are many, and where they are few.
+"""
+_MOST_TERMS = 4_000_000
+_MOST_FAR_TERMS = 300_000
+_CHUNK = 250_000
+
+
+@dataclass(frozen=True)
+class Components:
+    """A mixture of Gaussians with one deviation: weights and means; `spacing`: where these are all multiples of it from
+    the first to the last, and the deviation is 1."""
+
+    weights: FloatArray
+    means: FloatArray
+    deviation: float
+    spacing: float | None = None
+
+
+Mixtures = tuple[Components, Components, bool]
+"""What both datasets show, and whether all batch sizes are there."""
+
+
+def cell_masses(mixture: Components, start: float, step: float, count: int, radius: float) -> FloatArray:
+    """Probability of each cell [start + j step, start + (j+1) step); components are cut off at `radius` deviations.
+
+    Post-condition: a cell lacks at most the mass that all components have beyond `radius`.
+    """
+    reach = radius * mixture.deviation
+    width = math.ceil(2.0 * reach / step) + 2
+    rows = max(1, _CHUNK // width)
+    total = np.zeros(count)
+    for begin in range(0, len(mixture.means), rows):
+        means, weights = mixture.means[begin : begin + rows, None], mixture.weights[begin : begin + rows, None]
+        index = np.floor((means - reach - start) / step) + np.arange(width)
+        low = (start + index * step - means) / mixture.deviation
+        masses = weights * interval_mass(low, np.full_like(low, step / mixture.deviation))
+        inside = (index >= 0) & (index < count)
+        total += np.bincount(index[inside].astype(np.intp), weights=masses[inside], minlength=count)
+    return total
+
+
+def spaced_masses(mixture: Components, start: int, many: int, few: int, count: int, radius: float) -> FloatArray:
+    """The same of cells [(start + j) step, (start + j + 1) step), step = spacing `few`/`many`, one of which is 1.
+
+    Every component has the same masses around it, or, in wider cells, one of `few` kinds of them: sums of products.
+    """
+    assert mixture.spacing is not None
+    step, first = mixture.spacing * few / many, round(float(mixture.means[0]) / mixture.spacing)
+    reach = math.ceil(radius / step) + 1
+    cells, total = np.arange(-reach, reach, dtype=np.float64), np.zeros(count)
+    for kind in range(few):
+        place = first + kind
+        around = interval_mass(cells * step - (place % few) * mixture.spacing, np.full(2 * reach, step))
+        weights, lowest = mixture.weights[kind::few], (place * many) // few - reach - start
+        for offset in range(many):
+            own = around[offset::many]
+            if len(own) == 0 or len(weights) == 0:
+                continue
+            found = np.convolve(weights, own)
+            index = lowest + offset + many * np.arange(len(found))
+            inside = (index >= 0) & (index < count)
+            total[index[inside]] += found[inside]
+    return total
+
+
+def log_cell_masses(mixture: Components, edges: FloatArray) -> FloatArray:
+    """log of the probability of every cell between consecutive edges, all components counted, however far away."""
+    total = np.full(len(edges) - 1, -np.inf)
+    width = np.diff(edges) / mixture.deviation
+    for weight, mean in zip(mixture.weights, mixture.means, strict=True):
+        if weight > 0.0:
+            low = (edges[:-1] - mean) / mixture.deviation
+            total = np.logaddexp(total, math.log(weight) + log_interval_mass(low, width))
+    return total
+
+
+def best_direction(sigma: float, rate: float, others: int, divisor: int) -> tuple[float, float]:
+    """The v that shows the mean best to a test of many rounds, and by what factor it beats v = 0 (in mu^2)."""
+    blur = others * rate * (1.0 - rate) / (sigma * sigma)
+    moved = others / (divisor + 1.0)  # the mean of D moves by v times this, the record by 1, in units of q/sigma
+    v = 1.0 if blur <= moved else moved / blur
+    return -v, (1.0 + v * moved) ** 2 / (1.0 + v * v * blur)
+
+
+@implements("calipers:collinear-attack")
+@dataclass(frozen=True)
+class CollinearPair(AttainedPair):
+    """One round along the line, LOWER only: N `others`, `rate` q, divisor K on D and K + 1 on D + w e, others v e.
+
+    With a `joined_rate` nothing is divided, and D + w e is sampled at that rate instead.
+    """
+
+    sigma: float
+    rate: float
+    others: int
+    divisor: int
+    direction: float = 0.0
+    record: float = 1.0
+    joined_rate: float | None = None
+    usual: ClassVar[float] = 0.05
+    finest: ClassVar[float] = 0.01
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
+        object.__setattr__(self, "record", DIRECTION.check("record", self.record))
+
+    @property
+    def scale(self) -> float:
+        """s, by which D + w e shows less noise."""
+        return 1.0 if self.joined_rate is not None else self.divisor / (self.divisor + 1.0)
+
+    def _sizes(self, log_outside: float) -> tuple[FloatArray, bool]:
+        """Batch sizes, and whether these are all there are."""
+        if self.direction == 0.0:  # batch sizes do not show
+            return np.array([0.0]), True
+        windows = [
+            binomial_window(self.others, rate, log_outside) for rate in {self.rate, self.joined_rate or self.rate}
+        ]
+        low, high = min(w.values[0] for w in windows), max(w.values[-1] for w in windows)
+        return np.arange(low, high + 1.0), self.rate == 1.0 or high - low == self.others
+
+    def terms(self, resolution: float = 0.05, log_tail: float = -40.0) -> int:
+        """How many cell masses the PLD needs: what it costs."""
+        sizes, _ = self._sizes(log_tail - _SPARE)
+        return round(len(sizes) * 2.0 * math.sqrt(2.0 * (_SPARE - log_tail)) / resolution)
+
+    def mixtures(self, log_outside: float) -> Mixtures:
+        """What D and D + w e show along the line, and whether all batch sizes are there."""
+        sizes, complete = self._sizes(log_outside)
+        means, scale, rate = self.direction * sizes / self.sigma, self.scale, self.joined_rate or self.rate
+        weights, joined = (self._weights(sizes, q) for q in (self.rate, rate))
+        both = np.concatenate((scale * means, scale * (means + self.record / self.sigma)))
+        present = Components(np.concatenate(((1.0 - rate) * joined, rate * joined)), both, scale)
+        return Components(weights, means, 1.0), present, complete
+
+    def _weights(self, sizes: FloatArray, rate: float) -> FloatArray:
+        return np.ones(1) if self.direction == 0.0 else np.exp(log_binomial(sizes, self.others, rate))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
+        """The PLD on Side.LOWER."""
+        return mixture_pmf(self.mixtures, max(resolution, self.finest), log_tail, BINOMIAL_RELATIVE_ERROR)
+
+
+def mixture_pmf(
+    mixtures: Callable[[float], Mixtures], resolution: float, log_tail: float, rounding: float
+) -> PrivacyLossPmf:
+    """The optimistic PLD of a mixture of Gaussians, revealed by the cell of a grid.
+
+    `mixtures`: what both datasets show, but for batch sizes of this log probability, and whether none is left out;
+    their weights err by a share `rounding`. With many batch sizes, cells rarer than e^log_tail are never rejected.
+    """
+    radius, log_outside, error = math.sqrt(2.0 * (_SPARE - log_tail)), log_tail - _DEEP, 1e-13 + rounding
+    absent, present, complete = mixtures(log_outside)
+    start, length = span(absent, present, radius)
+    scale = present.deviation
+    step = scale * cell_width(resolution, length / scale)
+    if len(present.means) * length / step <= _MOST_FAR_TERMS:
+        edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
+        log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
+        # What is rare on both datasets only burdens the composition; what may be made of sizes left out is not known.
+        often = np.maximum(log_p, log_q) > log_tail
+        known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
+        error += _misplaced(start, length, step, scale, radius)
+        return PrivacyLossPmf.observed(log_p[often & known], log_q[often & known], error, RATIO_ERROR)
+    absent, present, _ = mixtures(log_tail - _SPARE)
+    start, length = span(absent, present, radius)
+    step = scale * min(max(resolution, 2.0 * radius * len(absent.means) / _MOST_TERMS), WIDEST)
+    count, spacing = math.ceil(length / step) + 1, absent.spacing
+    if spacing is None:
+        error += _misplaced(start, length, step, scale, radius)
+        p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
+    else:
+        many, few = max(1, math.ceil(spacing / step)), max(1, math.floor(step / spacing))
+        first, count = math.floor(start * many / (few * spacing)), math.ceil(length * many / (few * spacing)) + 2
+        p, q = (spaced_masses(mixture, first, many, few, count, radius) for mixture in (present, absent))
+    # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
+    kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
+    return PrivacyLossPmf.observed(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE), RATIO_ERROR)
+
+
+def _misplaced(start: float, length: float, step: float, scale: float, radius: float) -> float:
+    """The share of a cell's mass that the rounding of its edges moves: next to the mean, and to the next cell."""
+    return 2.3e-16 * (abs(start) + length) / scale * (radius + scale / step)
+
+
+def span(absent: Components, present: Components, radius: float) -> tuple[float, float]:
+    """Start and length of the interval that reaches `radius` beyond every mean."""
+    low = min(float(absent.means.min()), float(present.means.min())) - radius
+    return low, max(float(absent.means.max()), float(present.means.max())) + radius - low

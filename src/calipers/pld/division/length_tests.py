@@ -1,0 +1,169 @@
+"""Where lengths tell two datasets apart beyond doubt: closed forms instead of grids.
+
+Let everybody's gradient be zero, the record's too. Then all d = T n numbers released are noise, and only its scale
+tells which dataset was used. A composition on a lattice would need more and more points to say "a lot".
+
+**Tests.** Divisor K or K + 1: the sum of squares over its mean is a gamma variable of shape d/2, times s^2 =
+(K/(K+1))^2 where the record is present. Rejecting below (or above) a threshold has two errors in closed form, kept as
+logarithms (`calipers.numerics.gamma`). Realized batch size: a batch that holds all N + 1 records of the larger dataset
+has the least noise of all; reject when the length of any one of T rounds is as short as such a batch makes it. Its
+power is 1 - (1 - q^(N+1) F(y))^T, and its false positives are at most T times those of one round.
+
+**Moments.** Revealing the batch and the membership, a round is dominated by N(m, s^2 I) against N(0, I) in n
+coordinates with the largest possible m (docs/normalization.md, 2 (iii)), whose moments are elementary:
+
+    log E_Q L^t = (n/2) (t log(1 + e) - log(1 + t e)) + t (t - 1) m^2 / (2 (s^2 + t (1 - s^2))),     e = 1/s^2 - 1,
+
+finite for t > -1/e; T rounds add up, and (L - k)+ <= L^t k^(1 - t) turns one moment into an epsilon, in either order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+
+from calipers.citations import implements
+from calipers.numerics.gamma import LARGEST_SHAPE, gamma_quantile, log_gamma_tail
+from calipers.numerics.types import FloatArray
+
+BEYOND_DOUBT = 100.0
+"""Deviations between two lengths beyond which they are distinguished: both errors of the test are below e^-1000."""
+_SLACK = 1e-11
+_POWERS = (1e-9, 1e-3, 0.1, 0.5, 0.9, 0.99, 0.999)
+"""False negatives of a test are at least 1e-16 in double precision; power is given by its logarithm."""
+
+
+@dataclass(frozen=True)
+class LengthTest:
+    """A test by its log power (a lower bound) and the log of its false positive rate (an upper bound)."""
+
+    log_power: float
+    log_alpha: float
+    reversed: bool
+
+
+def deviations(degrees: float, divisor: float) -> float:
+    """How many standard deviations apart the lengths of noise over K and over K + 1 are."""
+    return math.sqrt(0.5 * degrees) * 2.0 * math.log1p(1.0 / divisor)
+
+
+@implements("calipers:noise-length")
+def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthTest]:
+    """Tests of `degrees` noise coordinates over K or K + 1, of power from `smallest` up, in both orders."""
+    shape = min(0.5 * degrees, LARGEST_SHAPE)  # whoever has more coordinates may ignore some
+    offset = 2.0 * math.log1p(1.0 / divisor)
+    levels = np.log(_levels(smallest))
+    # The first threshold makes both errors small, where they can be.
+    short = np.append(0.5 * offset, gamma_quantile(shape, levels, True))
+    yield from _tests(log_gamma_tail(shape, short, True), log_gamma_tail(shape, short - offset, True), False)
+    long = gamma_quantile(shape, levels, False)
+    yield from _tests(log_gamma_tail(shape, long, False), log_gamma_tail(shape, long + offset, False), True)
+
+
+@implements("calipers:noise-length")
+def full_batch_tests(rounds: int, dimension: int, others: int, rate: float, smallest: float) -> Iterator[LengthTest]:
+    """Tests of T rounds divided by the realized size: is any of them as short as a batch of all N + 1 records?"""
+    shape = min(0.5 * dimension, LARGEST_SHAPE)
+    once = 2.0 * math.log1p(1.0 / others)
+    twice = 2.0 * math.log1p(2.0 / (others - 1.0)) if others > 1 else once
+    levels = _levels(min(1.0, smallest / min(1.0, rounds * rate ** (others + 1.0))))
+    short = gamma_quantile(shape, np.log(levels), True)
+    one_round = np.exp((others + 1.0) * math.log(rate) + log_gamma_tail(shape, short, True))
+    # A batch of D holds all N records with probability q^N, or at most N - 1 of them.
+    log_alpha = np.logaddexp(
+        others * math.log(rate) + log_gamma_tail(shape, short - once, True), log_gamma_tail(shape, short - twice, True)
+    )
+    likely = (one_round > 0.0) & (one_round < 1.0)
+    log_power = np.log(-np.expm1(rounds * np.log1p(-one_round[likely])))
+    yield from _tests(log_power, log_alpha[likely] + math.log(rounds), False)
+
+
+def _levels(smallest: float) -> list[float]:
+    """Powers to try, from twice the smallest useful one."""
+    ladder = smallest * np.array([1.5, 3.0, 10.0, 100.0])
+    return sorted({float(power) for power in (*ladder, *_POWERS) if 0.0 < power < 0.9995})
+
+
+def _tests(log_power: FloatArray, log_alpha: FloatArray, orientation: bool) -> Iterator[LengthTest]:
+    # Errors of the gamma tails are 2e-14 of their logarithms; those of the offset are a few units of roundoff more.
+    power, alpha = log_power - _SLACK * (1.0 + np.abs(log_power)), log_alpha + _SLACK * (1.0 + np.abs(log_alpha))
+    return (LengthTest(high, low, orientation) for high, low in zip(power.tolist(), alpha.tolist(), strict=True))
+
+
+def epsilon_shown(tests: Sequence[LengthTest], delta: float) -> tuple[float, bool]:
+    """The largest log((power - delta)/alpha), at least 0, and the order of its test."""
+    shown = [(0.0, False)]
+    for test in tests:
+        gain = math.exp(test.log_power) - delta
+        if gain > 0.0:
+            value = math.log(gain) - test.log_alpha
+            shown.append((value - _SLACK * (1.0 + abs(value)), test.reversed))
+    return max(shown, key=itemgetter(0))
+
+
+def delta_shown(tests: Sequence[LengthTest], epsilon: float) -> tuple[float, bool]:
+    """The largest power - e^epsilon alpha, at least 0, and the order of its test."""
+    shown = [(0.0, False)]
+    for test in tests:
+        value = math.exp(test.log_power) - math.exp(min(1.0, test.log_alpha + epsilon)) - 1e-15
+        shown.append((value, test.reversed))
+    return max(shown, key=itemgetter(0))
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """`count` rounds of N(m, s^2 I) against N(0, I), s = K/(K+1); without a divisor s = 1 and the scale shows nothing.
+
+    With `probability` p a round shows the pair, else nothing, and which is revealed.
+    """
+
+    count: int
+    dimension: int
+    mean: float
+    divisor: float = math.inf
+    probability: float = 1.0
+
+    def log_moment(self, order: float) -> float:
+        """At least log E_Q L^t for all rounds, order t > 1 or t < 0; infinite where it does not exist."""
+        excess = (2.0 * self.divisor + 1.0) / self.divisor**2 if math.isfinite(self.divisor) else 0.0
+        if 1.0 + order * excess <= 0.0:
+            return math.inf
+        scale = 0.5 * self.dimension * (order * math.log1p(excess) - math.log1p(order * excess))
+        variance = (1.0 + order * excess) / (1.0 + excess)
+        value = scale + order * (order - 1.0) * self.mean**2 / (2.0 * variance)
+        value += _SLACK * (self.dimension * abs(order) * excess + abs(value))
+        if self.probability < 1.0:
+            value = float(np.logaddexp(math.log1p(-self.probability), math.log(self.probability) + value))
+        return self.count * value
+
+
+def revealed_round(
+    sigma: float, smallest: int, largest: int, divisor: float, dimension: int = 1, count: int = 1
+) -> Rounds:
+    """Rounds that dominate all gradients of `smallest` to `largest` others over K or K + 1, the batch being
+    revealed.
+    """
+    stretch = math.sqrt((largest + 1.0) / (smallest + 1.0))  # see HiddenBitPair: 1 - s^2 is about 2/K
+    mean = stretch * (divisor + max(largest, 1)) / ((divisor + 1.0) * sigma)
+    return Rounds(count, dimension, mean, float(divisor))
+
+
+_ORDERS = 1.0 + np.geomspace(1e-7, 1e3, 121)
+
+
+@implements("calipers:one-moment")
+def epsilon_by_moments(rounds: Sequence[Rounds], delta: float) -> float:
+    """At least epsilon(delta) of the product in both orders, by the best of some orders."""
+    return max(_one_way(rounds, delta, lambda order: order), _one_way(rounds, delta, lambda order: 1.0 - order))
+
+
+def _one_way(rounds: Sequence[Rounds], delta: float, argument: Callable[[float], float]) -> float:
+    best = math.inf
+    for order in _ORDERS.tolist():
+        moment = math.fsum(part.log_moment(argument(order)) for part in rounds)
+        best = min(best, (moment - math.log(delta)) / (order - 1.0))
+    return max(0.0, best * (1.0 + 1e-12))

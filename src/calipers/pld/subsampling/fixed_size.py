@@ -1,0 +1,100 @@
+"""Batches of exactly B records, drawn anew in every step: a record in the batch displaces another one.
+
+**Setting.** Draw the batch so: first B of the other records; then, with probability q, the record x takes the place of
+a random one of them, y. Given that x is in, the other B - 1 are a uniformly random choice, and given that it is not,
+all B are, so this is B of all records without replacement when q is B over their number. Reveal everything but whether
+x is in. In units of sigma, r = 1/sigma, relative to the batch without x the sum then moves by x - y if x is in.
+
+**Added or removed.** The other dataset draws B of the other records: no move at all.
+
+    P = (1 - q) N(0, 1) + q N(2r, 1),      Q = N(0, 1),
+
+the Poisson pair of *twice* the sensitivity, by `calipers.pld.core.drawn_shift`. Attained: x = u, all others -u.
+
+**Zeroed out.** A ghost takes the place of y too: a = x - y against b = -y, |b| <= r, |a - b| <= r. The lemma behind
+shuffled batches (docs/mathematics) says that E[(q A - k q B - c)+] is largest at a = 2r, b = r on one line if c >= 0,
+and at a = 0, b = r if c <= 0. Here c = (k - 1)(1 - q), so
+
+    k >= 1, present against absent:  (1 - q) N(0) + q N(2r)  against  (1 - q) N(0) + q N(r)   (others -u, x = u),
+    k >= 1, absent against present:  (1 - q) N(0) + q N(r)   against  N(0)                    (others -u, x = -u).
+
+**Replaced.** a = x - y against b = x' - y with |a|, |b|, |a - b| <= 2r; the same lemma gives (2r, 0) and (0, 2r): in
+both orders (1 - q) N(0) + q N(2r) against N(0) (others -u, the record u, its replacement -u, or the reverse).
+
+Different adversaries are worst in the two orders, so their pairs are joined at ratio 1
+(`calipers.pld.core.part_algebra`): a proof for any number of steps, an attack for one. Below stand the attacks, each
+of them one choice of gradients. A larger q dominates a smaller one: D_k at rate q' < q is at most q'/q times D_k at
+rate q.
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import log_ndtr, ndtr
+
+from calipers.citations import implements
+from calipers.domains import POSITIVE, POSITIVE_PROBABILITY
+from calipers.pld.core.gaussian_part import gaussian_mixture_part
+from calipers.pld.core.pair import Pair
+from calipers.pld.core.part_algebra import above, below, joined_at_one
+
+
+def _gaussian(shift: float) -> Pair:
+    part = gaussian_mixture_part((1.0,), (shift,), (1.0,), (0.0,))
+    return Pair(f"Gaussian, mu = {shift:g}", smooth=(part,), symmetric=True)
+
+
+def subsampled(rate: float, shift: float) -> Pair:
+    """(1 - q) N(0) + q N(shift) against N(0)."""
+    if rate == 1.0:
+        return _gaussian(shift)
+    part = gaussian_mixture_part((1.0 - rate, rate), (0.0, shift), (1.0,), (0.0,))
+    return Pair(f"q = {rate:g}, shift {shift:g}", smooth=(part,))
+
+
+def displacing(rate: float, shift: float) -> Pair:
+    """(1 - q) N(0) + q N(2 shift) against (1 - q) N(0) + q N(shift): the record opposes the others, the ghost is 0."""
+    if rate == 1.0:
+        return _gaussian(shift)
+    part = gaussian_mixture_part((1.0 - rate, rate), (0.0, 2.0 * shift), (1.0 - rate, rate), (0.0, shift))
+    return Pair(f"q = {rate:g}, displacing, shift {shift:g}", smooth=(part,))
+
+
+@implements("calipers:fixed-size", "lebeda2024:fixed-size")
+def fixed_size_proof(rate: float, shift: float, adjacency: str) -> Pair:
+    """A pair that dominates one step; `rate` is q, `shift` 1/sigma. Attained at every epsilon by one step."""
+    rate = POSITIVE_PROBABILITY.check("rate", rate)
+    shift = POSITIVE.check("shift", shift)
+    if adjacency == "add-remove":
+        return subsampled(rate, 2.0 * shift)
+    name = f"fixed size, q = {rate:g}, shift {shift:g}, {adjacency}"
+    if rate == 1.0:
+        return _gaussian(shift if adjacency == "zero-out" else 2.0 * shift)
+    hidden = (1.0 - rate, rate)
+    if adjacency == "zero-out":
+        more = gaussian_mixture_part(hidden, (0.0, 2.0 * shift), hidden, (0.0, shift))
+        less = gaussian_mixture_part((1.0,), (0.0,), hidden, (0.0, -shift))
+        # 1 - Q(L > 1) - Q(L < 1), where the shares of q cancel: (1 - q) (Phi(r/2) - Phi(-3r/2)).
+        even = float(log_ndtr(0.5 * shift)) + math.log1p(-float(ndtr(-1.5 * shift) / ndtr(0.5 * shift)))
+        middle = (1.5 * shift, -0.5 * shift)
+    else:
+        more = gaussian_mixture_part(hidden, (0.0, 2.0 * shift), (1.0,), (0.0,))
+        less = gaussian_mixture_part((1.0,), (0.0,), hidden, (0.0, -2.0 * shift))
+        # In the same way (1 - q) (Phi(r) - Phi(-r)).
+        even = float(log_ndtr(shift)) + math.log1p(-float(ndtr(-shift) / ndtr(shift)))
+        middle = (shift, -shift)
+    return joined_at_one(
+        name,
+        above(more, middle[0]),
+        below(less, middle[1]),
+        even + math.log1p(-rate),
+        symmetric=adjacency == "substitute",
+    )
+
+
+def fixed_size_attacks(rate: float, shift: float, adjacency: str) -> tuple[Pair, ...]:
+    """What single choices of gradients show in one step, in both orders; each may be used in every step."""
+    if adjacency == "zero-out":
+        return displacing(rate, shift), subsampled(rate, shift)
+    return (subsampled(rate, 2.0 * shift),)

@@ -1,0 +1,256 @@
+"""Poisson batches with a largest size: every batch of small datasets is enumerated."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from oracles import plane
+from scipy import stats
+
+from calipers.measure import measure
+from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.product import Product
+from calipers.pld.subsampling import truncated
+from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
+from calipers.pld.subsampling.truncation import Truncation
+from calipers.run import Run
+
+EPSILONS = (0.0, 0.2, 0.9)
+
+
+def shown(gradients, rate, largest, sigma):
+    """(weights, means) of the truncated sum: all who join, and all sets of those that are kept."""
+    found = {}
+    count = len(gradients)
+    for coins in itertools.product((0, 1), repeat=count):
+        joined = [i for i in range(count) if coins[i]]
+        chance = rate ** len(joined) * (1 - rate) ** (count - len(joined))
+        kept = [tuple(joined)] if len(joined) <= largest else list(itertools.combinations(joined, largest))
+        for members in kept:
+            total = np.sum([gradients[i] for i in members], axis=0) if members else np.zeros(2)
+            key = tuple(np.round(total, 12))
+            found[key] = found.get(key, 0.0) + chance / len(kept)
+    return np.array(list(found.values())), np.array(list(found)) / sigma
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("unit", [1, 2])
+def test_no_gradients_show_more_than_the_proof(seed, unit):
+    """Added or removed: three others and a unit of one or two records, gradients anywhere in the disk."""
+    rng = np.random.default_rng(seed)
+    rate, largest, sigma = float(rng.uniform(0.2, 0.7)), int(rng.integers(1, 4)), float(rng.uniform(0.8, 2.0))
+    others, own = plane.unit_disk(3, rng), plane.unit_disk(unit, rng)
+    if seed == 0:
+        others, own = np.tile([-1.0, 0.0], (3, 1)), np.tile([1.0, 0.0], (unit, 1))
+    pmf = truncated_proof(Truncation(3, rate, largest, unit), 1.0 / sigma, "add-remove").upper(0.02, -40.0)
+    present = shown(np.concatenate((others, own)), rate, largest, sigma)
+    absent = shown(others, rate, largest, sigma)
+    for eps in EPSILONS:
+        assert plane.divergence(*present, *absent, eps) <= pmf.delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(*absent, *present, eps) <= pmf.reverse().delta(eps) * (1 + 5e-4) + 1e-9
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_record_that_keeps_its_place(adjacency, seed):
+    """Zeroed out, or replaced: the same enumeration with four places."""
+    rng = np.random.default_rng(10 + seed)
+    rate, largest, sigma = float(rng.uniform(0.2, 0.7)), int(rng.integers(1, 4)), float(rng.uniform(0.8, 2.0))
+    others, (record, other) = plane.unit_disk(3, rng), plane.unit_disk(2, rng)
+    instead = np.zeros(2) if adjacency == "zero-out" else other
+    pmf = truncated_proof(Truncation(3, rate, largest), 1.0 / sigma, adjacency).upper(0.02, -40.0)
+    present = shown(np.vstack((others, record)), rate, largest, sigma)
+    absent = shown(np.vstack((others, instead)), rate, largest, sigma)
+    for eps in EPSILONS:
+        assert plane.divergence(*present, *absent, eps) <= pmf.delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(*absent, *present, eps) <= pmf.reverse().delta(eps) * (1 + 5e-4) + 1e-9
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+@pytest.mark.parametrize(("largest", "seed"), [(1, 0), (2, 1), (3, 2), (2, 3)])
+def test_a_unit_that_keeps_its_places(adjacency, largest, seed):
+    """Two records of four, zeroed out or replaced: where there is room, and where they displace others."""
+    rng = np.random.default_rng(20 + seed)
+    rate, sigma = float(rng.uniform(0.2, 0.7)), float(rng.uniform(0.8, 2.0))
+    others, own = plane.unit_disk(2, rng), plane.unit_disk(4, rng)
+    if seed == 3:
+        others, own = np.tile([-1.0, 0.0], (2, 1)), np.tile([[1.0, 0.0], [-1.0, 0.0]], (2, 1))[[0, 2, 1, 3]]
+    instead = np.zeros((2, 2)) if adjacency == "zero-out" else own[2:]
+    pmf = truncated_proof(Truncation(2, rate, largest, 2), 1.0 / sigma, adjacency).upper(0.02, -40.0)
+    present = shown(np.vstack((others, own[:2])), rate, largest, sigma)
+    absent = shown(np.vstack((others, instead)), rate, largest, sigma)
+    for eps in EPSILONS:
+        assert plane.divergence(*present, *absent, eps) <= pmf.delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(*absent, *present, eps) <= pmf.reverse().delta(eps) * (1 + 5e-4) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("others", "rate", "largest", "unit"), [(9, 0.3, 4, 5), (50, 0.2, 11, 3), (6, 1.0, 4, 3), (3, 0.7, 2, 9)]
+)
+def test_how_many_are_kept(others, rate, largest, unit):
+    """Against sums of binomial and hypergeometric probabilities of another library."""
+    found = Truncation(others, rate, largest, unit)
+    k = np.arange(len(found.joining))
+
+    def given(m):
+        joining = stats.binom.pmf(np.arange(unit + 1), unit, rate)
+        kept = [k == j if m + j <= largest else stats.hypergeom.pmf(k, m + j, j, largest) for j in range(unit + 1)]
+        return joining @ np.array(kept)
+
+    m = np.arange(others + 1)
+    chances = stats.binom.pmf(m, others, rate)
+    assert found.truncated == pytest.approx(chances[m >= largest].sum(), rel=1e-10)
+    assert found.plain + found.probabilities.sum() == pytest.approx(1.0, abs=1e-12)
+    for free, probability, kept in zip(found.free, found.probabilities, found.kept, strict=True):
+        sizes = m >= largest if free == 0.0 else m == largest - free
+        assert probability == pytest.approx(chances[sizes].sum(), rel=1e-10)
+        if probability > 0.0:
+            averaged = sum(chance * given(size) for size, chance in zip(m[sizes], chances[sizes], strict=True))
+            assert kept == pytest.approx(averaged / chances[sizes].sum(), rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize(("others", "rate", "largest", "unit"), [(12, 0.4, 5, 6), (30, 0.1, 3, 1), (9, 0.3, 11, 3)])
+def test_full_batches_of_two_neighbors_are_split_into_what_they_share_and_the_rest(others, rate, largest, unit):
+    """Against sums of binomial and hypergeometric probabilities of another library."""
+    chances, kept = Truncation(others, rate, largest, unit).full_next_to(Truncation(others + unit, rate, largest, unit))
+    m, k, j = np.arange(largest, others + unit + 1), np.arange(unit + 1), np.arange(unit + 1)
+    here, there = stats.binom.pmf(m, others, rate), stats.binom.pmf(m, others + unit, rate)
+    joining = stats.binom.pmf(j, unit, rate)
+    given = np.array([joining @ stats.hypergeom.pmf(k, size + j[:, None], j[:, None], largest) for size in m])
+    common = np.minimum(here, there)
+    for chance, row, weights in zip(chances, kept, (common, here - common, there - common), strict=True):
+        assert chance == pytest.approx(weights.sum(), rel=1e-9, abs=1e-14)
+        assert chance * row == pytest.approx(weights @ given[:, : len(row)], rel=1e-9, abs=1e-14)
+
+
+@pytest.mark.parametrize(("rate", "largest", "unit"), [(0.4, 5, 6), (0.1, 3, 1), (0.3, 9, 3)])
+def test_fewer_parts_dominate_all_parts_of_both_neighbors(rate, largest, unit):
+    """Of far more records than would be put together: what one mixture proves holds for either number of others."""
+    pair = [Truncation(12, rate, largest, unit), Truncation(12 + unit, rate, largest, unit)]
+    cases = [truncated._cases(one) for one in pair]
+    whole = truncated._drawn(pair[0], truncated._together(truncated._of_both(*pair)), 0.6).upper(0.02, -40.0)
+    for one, parts in zip(pair, cases, strict=True):
+        pmf = truncated._drawn(one, parts, 0.6).lower(0.02, -40.0)
+        for eps in (*EPSILONS, 2.0, 4.0):
+            assert pmf.delta(eps) <= whole.delta(eps)
+            assert pmf.reverse().delta(eps) <= whole.reverse().delta(eps)
+
+
+def test_few_parts_are_as_good_as_all():
+    """Two neighbors with 21 parts each, or one mixture of a few parts: the same number."""
+    first, second = (Truncation(others, 256 / 60_000, 256, 20) for others in (59_980, 60_000))
+    both, share = truncated.proof_for_both(first, second, 1.0 / 1.1)
+    assert share <= 1e-3
+    assert len(both.smooth) <= 8
+    each = [truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.02, -40.0) for one in (first, second)]
+    assert both.upper(0.02, -40.0).delta(1.0) == pytest.approx(max(pmf.delta(1.0) for pmf in each), rel=1e-3)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+def test_large_units_have_a_finite_proof(adjacency):
+    """Two hundred records: by group privacy nothing was proven."""
+    run = Run(
+        sampler="truncated-poisson", dataset_size=60_000, batch_size=256, max_batch_size=320, steps=100,
+        noise_multiplier=5.0, adjacency=adjacency, unit="user", records_per_unit=200,
+    )  # fmt: skip
+    found = measure(run).epsilon(1e-5)
+    assert found.lower <= found.upper <= 1.02 * found.lower
+
+
+@pytest.mark.parametrize(("direction", "instead"), [(-1, None), (1, None), (-1, 0), (-1, -1), (0, None)])
+@pytest.mark.parametrize("unit", [1, 2])
+def test_attacks_are_what_the_mechanism_does(direction, instead, unit):
+    """At most the enumerated divergence, and within half a percent of it."""
+    rate, largest, sigma = 0.4, 2, 1.3
+    attack = TruncatedAttack(Truncation(3, rate, largest, unit), 1.0 / sigma, direction, instead)
+    pmf = attack.alone().lower(0.01, -40.0) if direction == 0 else attack.lower(0.01, -40.0)
+    others = [np.array([direction, 0.0])] * 3
+    present = shown([*others, *[np.array([1.0, 0.0])] * unit], rate, largest, sigma)
+    rest = [] if instead is None else [np.array([instead, 0.0])] * unit
+    absent = shown([*others, *rest], rate, largest, sigma)
+    for eps in EPSILONS:
+        exact = plane.divergence(*present, *absent, eps)
+        assert 0.995 * exact - 1e-5 <= pmf.delta(eps) <= exact + 1e-7
+
+
+def test_a_limit_that_is_never_reached_is_poisson_sampling():
+    from calipers.mechanisms.gaussian import poisson_gaussian
+
+    plain = Product([(poisson_gaussian(0.01, 2.0), 1000)]).epsilon(1e-5)
+    found = Product([(truncated_proof(Truncation(1000, 0.01, 400), 0.5, "add-remove"), 1000)]).epsilon(1e-5)
+    assert found.upper == pytest.approx(plain.upper, rel=1e-4)
+
+
+def test_a_limit_that_is_always_reached_is_a_batch_of_fixed_size():
+    """Everybody joins and 3 of 11 are kept: 3 of 11 without replacement."""
+    from calipers.pld.subsampling.fixed_size import fixed_size_proof
+
+    fixed = Product([(fixed_size_proof(3 / 11, 0.5, "add-remove"), 50)]).epsilon(1e-5)
+    found = Product([(truncated_proof(Truncation(10, 1.0, 3), 0.5, "add-remove"), 50)]).epsilon(1e-5)
+    assert found.upper == pytest.approx(fixed.upper, rel=1e-4)
+
+
+@pytest.mark.parametrize(("size", "batch", "largest"), [(21403, 5376, 3776), (77464, 8674, 7711)])
+def test_a_batch_that_is_full_but_for_rounding(size, batch, largest):
+    """The probabilities of full batches add up to a rounding above one; the run is one of fixed batches."""
+    from calipers.pld.subsampling.fixed_size import fixed_size_proof
+
+    truncation = Truncation(size - 1, batch / size, largest)
+    assert truncation.truncated <= 1.0
+    found = Product([(truncated_proof(truncation, 0.2, "add-remove"), 12)]).epsilon(1e-5)
+    fixed = Product([(fixed_size_proof(largest / size, 0.2, "add-remove"), 12)]).epsilon(1e-5)
+    assert found.upper == pytest.approx(fixed.upper, rel=1e-3)
+
+
+@pytest.mark.dp_accounting
+@pytest.mark.parametrize(
+    ("size", "rate", "largest", "sigma", "steps"), [(1000, 0.01, 15, 2.0, 200), (100, 0.1, 3, 1.0, 50)]
+)
+def test_the_upper_jaw_lies_below_dp_accountings_event(size, rate, largest, sigma, steps):
+    """They bound a full batch by replacement; here the pair is that of adding or removing."""
+    dp_accounting = pytest.importorskip("dp_accounting")
+    event = dp_accounting.TruncatedSubsampledGaussianDpEvent(size, rate, largest, sigma)
+    accountant = dp_accounting.pld.PLDAccountant()
+    accountant.compose(event, steps)
+    theirs = accountant.get_epsilon(1e-5)
+    for others in (size - 1, size):
+        proof = truncated_proof(Truncation(others, rate, largest), 1.0 / sigma, "add-remove")
+        ours = Product([(proof, steps)]).epsilon(1e-5).upper
+        assert ours <= theirs
+    attack = TruncatedAttack(Truncation(size - 1, rate, largest), 1.0 / sigma).alone()
+    assert AttackProduct([(attack, steps)]).epsilon(1e-5)[0] <= ours
+
+
+@pytest.mark.dp_accounting
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "substitute"])
+@pytest.mark.parametrize(
+    ("size", "rate", "largest", "sigma", "steps"),
+    [(1000, 0.01, 30, 2.0, 200), (40, 0.4, 8, 4.0, 100), (13, 0.313, 20, 1.925, 27)],
+)
+def test_runs_and_events_are_never_above_dp_accounting(size, rate, largest, sigma, steps, adjacency):
+    """Batches that are hardly ever full, nearly always, or never; both neighbors of the run's dataset.
+
+    Where truncation is rare both libraries bound the same number, and ours may not be the larger by its rounding.
+    """
+    dp_accounting = pytest.importorskip("dp_accounting")
+    from calipers.adapters.dp_accounting import RELATIONS, measurement_of
+
+    relation = getattr(dp_accounting.NeighboringRelation, RELATIONS[adjacency])
+    theirs = []
+    for dataset_size in (size, size + 1) if adjacency == "add-remove" else (size,):
+        event = dp_accounting.TruncatedSubsampledGaussianDpEvent(dataset_size, rate, largest, sigma)
+        accountant = dp_accounting.pld.PLDAccountant(relation)
+        accountant.compose(event, steps)
+        theirs.append(accountant.get_epsilon(1e-5))
+    run = Run(
+        sampler="truncated-poisson", dataset_size=size, sample_rate=rate, max_batch_size=largest, steps=steps,
+        noise_multiplier=sigma, adjacency=adjacency,
+    )  # fmt: skip
+    bracket = measure(run).epsilon(1e-5)
+    assert bracket.lower <= bracket.upper <= max(theirs)
+    first = dp_accounting.TruncatedSubsampledGaussianDpEvent(size, rate, largest, sigma)
+    read = measurement_of(dp_accounting.SelfComposedDpEvent(first, steps), adjacency=adjacency, tolerance=1e-5)
+    assert bracket.lower <= read.epsilon(1e-5).upper <= theirs[0]
+    assert read.epsilon(1e-5).lower > 0.0

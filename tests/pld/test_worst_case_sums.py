@@ -1,0 +1,134 @@
+"""Sums for neighboring epsilons on one ladder, and sums of one term more: against quadrature and each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from calipers.pld.allocation.average import AllocationPair
+from calipers.pld.allocation.profile_scan import ProfileScan
+from calipers.pld.allocation.several_rounds import several_rounds_proof, tilts_for
+from calipers.pld.allocation.worst_case_sums import divergence, divergences, divergences_too, rough_stop_losses
+from calipers.pld.allocation.worst_case_term import opposite, zeroed_out
+from calipers.pld.composition.one_sided import delta_above
+from calipers.pld.composition.product import Product
+
+GRID = np.linspace(-11.0, 11.0, 1001)
+DENSITY = np.exp(-0.5 * GRID**2) / math.sqrt(2.0 * math.pi) * (GRID[1] - GRID[0])
+
+
+def by_quadrature(sigma: float, epsilon: float, share: float = 1.0) -> float:
+    """The divergence of two rounds, over a grid of their noises; the record takes part with probability `share`."""
+    k = math.exp(epsilon)
+    term = np.exp(GRID / sigma - 0.5 / sigma**2) - k * np.exp(-GRID / sigma - 0.5 / sigma**2)
+    mixed = (1.0 - share) * (1.0 - k) + 0.5 * share * np.add.outer(term, term)
+    return float(DENSITY @ np.maximum(mixed, 0.0) @ DENSITY)
+
+
+@pytest.mark.parametrize(("sigma", "first"), [(0.7, 0.0), (0.7, 2.0), (2.0, 0.5)])
+def test_epsilons_on_one_ladder_are_proven_and_close(sigma, first):
+    """Two rounds: at or above a sum over a grid of both noises, and within a percent of it."""
+    epsilons = [first + 0.1 * i for i in range(6)]
+    found = divergences([opposite(sigma, epsilon) for epsilon in epsilons], 2, 1.0, 0.05, -40.0)
+    for epsilon, (node, value) in zip(epsilons, found, strict=True):
+        truth = by_quadrature(sigma, epsilon)
+        assert epsilon <= node < epsilon + 1e-9
+        assert truth * (1.0 - 1e-4) <= value < truth * 1.01
+
+
+def test_a_record_that_may_sit_out_moves_the_strike():
+    """Half of the time nothing is shown: the call of the sum at a strike of its own, for every epsilon of a ladder."""
+    sigma, share = 0.8, 0.5
+    epsilons = [0.2, 0.3, 0.4]
+    terms = [opposite(sigma, epsilon) for epsilon in epsilons]
+    for epsilon, (_, value) in zip(epsilons, divergences(terms, 2, share, 0.05, -40.0), strict=True):
+        truth = by_quadrature(sigma, epsilon, share)
+        assert truth * (1.0 - 1e-4) <= value < truth * 1.01
+
+
+@pytest.mark.parametrize("rounds", [16, 63])
+def test_one_round_more_is_what_it_is_alone(rounds):
+    """Added to the sum of the others, or built by itself: the same to the fineness of a ladder, and less."""
+    terms = [opposite(0.7, 0.5 + 0.1 * i) for i in range(3)]
+    few, more = divergences_too(terms, rounds, 0.05, -40.0)
+    alone = divergences(terms, rounds + 1, 1.0, 0.02, -40.0)
+    fewer = divergences(terms, rounds, 1.0, 0.02, -40.0)
+    for (_, a), (_, b), (_, fine), (_, fine_few) in zip(few, more, alone, fewer, strict=True):
+        assert fine * (1.0 - 2e-3) < b < fine * 1.02
+        assert fine_few * (1.0 - 2e-3) < a < fine_few * 1.02
+        assert b < a
+
+
+def test_zeroed_out_pairs_share_their_sums():
+    """Laws of 78 and 79 rounds from one ladder agree with those of their own, and enclose them."""
+    for rounds in (78, 79):
+        alone, shared = AllocationPair(0.55, rounds), AllocationPair(0.55, rounds, least=78)
+        for epsilon in (0.5, 2.0, 5.0):
+            lower, upper = alone.lower(0.02, -36.0).delta(epsilon), alone.upper(0.02, -36.0).delta(epsilon)
+            assert shared.upper(0.02, -36.0).delta(epsilon) >= lower
+            assert shared.lower(0.02, -36.0).delta(epsilon) <= upper
+            assert shared.upper(0.02, -36.0).delta(epsilon) == pytest.approx(upper, rel=2e-4)
+
+
+def test_what_was_found_is_kept_and_looked_at_again_where_it_was_cut():
+    """Values fall by e^60; each is resolved below itself, and a deeper law asks only for what it lacks."""
+    asked: list[tuple[float, float]] = []
+
+    def look(epsilons, depth):
+        asked.extend((epsilon, depth) for epsilon in epsilons)
+        return [max(-30.0 * epsilon, depth) for epsilon in epsilons]  # nothing is seen below the depth
+
+    outward = ProfileScan(look, lambda _, found: found, 0.0, 8.0)
+    epsilons = [0.05 * i for i in range(41)]
+    found = dict(outward.along(epsilons, -60.0, -math.inf))
+    assert all(found[epsilon] == pytest.approx(-30.0 * epsilon) for epsilon in epsilons)
+    before = len(asked)
+    assert dict(outward.along(epsilons, -60.0, -math.inf)) == found
+    assert len(asked) == before
+    rough = [epsilon for epsilon, _ in outward.along(epsilons, -60.0, -math.inf, far=-5.0)]
+    assert len(rough) < 0.8 * len(epsilons)
+
+
+def test_values_that_rise_ask_for_no_more_than_everything():
+    """Where one choice of weights gives way to another, bounds may rise from node to node: depths stay logarithms."""
+    depths: list[float] = []
+
+    def look(epsilons, depth):
+        depths.append(depth)
+        return [-20.0 + 60.0 * min(epsilon, 0.3) for epsilon in epsilons]
+
+    outward = ProfileScan(look, lambda _, found: found, 0.0, 8.0, together=4)
+    epsilons = [0.1, 0.2, 0.3, 0.4, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [epsilon for epsilon, _ in outward.along(epsilons, -60.0, -math.inf, start=(0.0, -20.0))] == epsilons
+    assert max(depths) < -8.0
+
+
+def test_choices_come_from_sums_that_are_about_right():
+    """What the theorems are chosen by is near the certified bound, at every number of rounds."""
+    term = zeroed_out(1.2, 0.3, False)
+    counts, calls = rough_stop_losses(term, 700, 0.5, -30.0)
+    assert counts.tolist() == [2.0**j for j in range(10)]
+    for count, call in zip(counts[2:], calls[2:], strict=True):
+        assert divergence(term, int(count), 1.0, 0.05, -30.0)[1] == pytest.approx(call, rel=0.05)
+
+
+def test_long_groups_leave_rounds_out():
+    """So long that one round of ten thousand makes no difference; where it does, every round counts."""
+    ((long, count),) = several_rounds_proof(1.0, 60_007, 6, "add-remove")
+    assert (long.rounds, count) == (10_001, 6)
+    short = several_rounds_proof(1.0, 391, 5, "substitute")
+    assert [(pair.rounds, count) for pair, count in short] == [(78, 4), (79, 1)]
+
+
+def test_tilts_are_tried_where_they_differ():
+    """With much noise a score log(1 + c Y) is c Y, whatever c is."""
+    assert tilts_for(5.0, 100_000, 1000) == (1.0,)
+    assert len(tilts_for(0.55, 391, 5)) == 3
+
+
+def test_a_delta_far_beyond_a_law_is_looked_for_deeper():
+    """Five of 4421 at much noise: nothing is left at epsilon 1 but the end of a law, and that of a deep one counts."""
+    pair = several_rounds_proof(4.8, 4420, 5, "substitute")
+    assert delta_above(Product(pair), 1.0, 1e-3) < 1e-20
