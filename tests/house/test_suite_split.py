@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
+from drivers.mutations import table
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -154,3 +155,9 @@ def run_pytest(folder: Path, *arguments: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_every_mutation_fits_the_line_it_breaks() -> None:
+    """A table that no longer fits the code would be skipped line by line, and nobody would notice."""
+    counts = {row.key: (ROOT / "src" / row.file).read_text("utf-8").count(row.old) for row in table()}
+    assert {key: count for key, count in counts.items() if count != 1} == {}
