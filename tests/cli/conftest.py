@@ -124,7 +124,7 @@ def calibrated_with(monkeypatch):
             target=target,
             achieved=achieved,
             found=solved,
-            beside={},
+            release_keys={},
         )
 
     monkeypatch.setattr(import_module("calipers.calibrate"), "solve", solve)

@@ -64,11 +64,11 @@ def test_scipy_documents_itself_to_those_who_come_later():
 def test_a_poisson_run_is_computed_once_for_itself_and_for_its_claim():
     """The usual accounting of a Poisson run is its own; that of a shuffled run is not."""
     poisson = cp.measure(cp.Run(sample_rate=0.1, steps=3, noise_multiplier=2.0))
-    assert poisson.claim.proof is poisson.evaluation.above
+    assert poisson.claim.proof is poisson.evaluation.upper
     assert poisson.claim.epsilon(1e-5) == poisson.epsilon(1e-5).upper
     for other in ({"sampler": "balls-and-bins", "epochs": 1, "steps": None}, {"adjacency": "substitute"}):
         measured = cp.measure(cp.Run(dataset_size=100, batch_size=10, noise_multiplier=2.0, **{"steps": 3} | other))
-        assert measured.claim.proof is not measured.evaluation.above
+        assert measured.claim.proof is not measured.evaluation.upper
 
 
 def test_a_command_that_is_not_there_is_refused_with_the_nearest():

@@ -41,7 +41,7 @@ def reports(fixed_measurement):
     two = [fixed_measurement, measure(POISSON)]
     achieved = fixed_measurement.epsilon(1e-5)
     calibration = SimpleNamespace(
-        beside={},
+        release_keys={},
         run=FIXED,
         phases=(FIXED,),
         noise_multiplier=2.0,
