@@ -9,16 +9,14 @@ at least the stop-loss transform everywhere. Facts, as for the PLDs of `calipers
 
 1. More mass, and mass at larger values, makes V larger.
 2. Sums: if V and W are above the stop-loss transforms of two independent terms, the convolution is above that of their
-    sum; `lost`
-   becomes lost_1 |2| + lost_2 |1| with the total masses |.|. Terms may depend on the past as long as V is above their
-   stop-loss transform given it.
+   sum; `lost` becomes lost_1 |2| + lost_2 |1| with the total masses |.|. Terms may depend on the past as long as V is
+   above their stop-loss transform given it.
 3. Splitting an atom onto its two neighbors, half each, only adds.
 4. V is linear between its values, a stop-loss transform is convex and falls with slope at most 1: comparing at the
-    values is enough,
-   if the total mass is at least 1.
+   values is enough, if the total mass is at least 1.
 
-Ladder. Level e holds places on the lattice unit * 2^e. The lowest level reaches `reach` places from the center to both
-sides, a higher one `tail` places, so that a heavy tail costs few of them; moving up a level is fact 3.
+Multi-resolution grid. Level e holds places on the lattice unit * 2^e. The lowest level reaches `reach` places from the
+center to both sides, a higher one `tail` places, so that a heavy tail costs few of them; moving up a level is fact 3.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@
    are Gaussian releases, counted at the pass's least noisy batch. The upper bound holds for every order the loader
    might have drawn; no attack is claimed where the order is random.
 3. **Batches as observed.** No distribution bounds how often a record comes, but every draw was seen. For these batches,
-    read as
-   fixed and known, the record that was in most steps is a composition of Gaussian releases. The statement is about
-   this execution given its draws: it needs that they do not depend on the records, and another execution draws others.
+   read as fixed and known, the record that was in most steps is a composition of Gaussian releases. The statement is
+   about this execution given its draws: it needs that they do not depend on the records, and another execution draws
+   others.
 4. **Nothing**, where something was not seen or could depend on the records.
 
 Rate, noise and divisor are those that were in force at each draw and each release. Where nobody names an adjacency,

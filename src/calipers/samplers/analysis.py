@@ -6,13 +6,11 @@ draws, audits for what there is to enumerate.
 
 **Analysis.** How a run exposes one record (or one unit of several): proofs above, attacks below.
 
-A `Proof` says that each of `count` participations is dominated by the pessimistic PLDs of its source; proofs of one
-exposure compete, and the least bound counts. An `DividedAttack` says what each participation shows once everybody's
+A `Proof` says that each of `count` participations is dominated by the pessimistic PLDs of its source; the proofs of one
+analysis compete, and the smallest bound counts. An `Attack` says what each participation shows once everybody's
 gradients are chosen: its optimistic PLDs; attacks compete too, and the most that any of them shows counts. A pair that
-is both proven
-    and
-attained is the source of both, and then the bracket closes. Where the neighbors of a dataset expose a record
-differently, each has an exposure of its own, and the largest counts.
+is both proven and attained is the source of both, and then the bracket closes. Where the neighbors of a dataset expose
+a record differently, each has an analysis of its own, and the largest counts.
 
 Phases of one run compose: an adaptive composition is dominated by the product of what dominates its parts, and an
 attack chooses everybody's gradients anew in every phase, so attacks on the phases are one attack on the run.

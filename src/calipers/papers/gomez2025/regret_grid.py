@@ -3,8 +3,7 @@
 The rule of thumb says: sigma >= 2 and T >= 400 give a regret below 0.01. It is about infinitely many runs, and we look
 at a grid. A regret found on the grid is a certified bracket for that run, so the grid can refute the rule, which it
 does: at sigma = 2, T = 400 the *lower* bound of the regret exceeds 0.01 for rates between about 0.07 and 0.31. It
-    cannot
-prove a rule; what it suggests is labeled an estimate.
+cannot prove a rule; what it suggests is labeled an estimate.
 
 Where an attacker wins almost surely no mu is fitted (`settings.fit_run`) and the regret is below 0.001 anyway.
 """

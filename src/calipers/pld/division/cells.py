@@ -85,9 +85,8 @@ def split_cells(nodes: FloatArray, log_q: FloatArray, log_p: FloatArray) -> Floa
     """Per row, cells with ratios between consecutive nodes split onto the nodes: log Q-masses there.
 
     log_q (common to all rows) and log_p hold the tails at both ends: the Q-mass beyond the last node stays there (its
-    P-mass is
-    the caller's to charge to infinity), and the P-mass below the first node stays there (its Q-mass is added to
-    zero).
+    P-mass is the caller's to charge to infinity), and the P-mass below the first node stays there (its Q-mass is added
+    to zero).
 
     The share moved up, (P - e^a Q)/(e^b - e^a), loses digits in narrow cells, but only as if all ratios were shifted by
     the relative error of P/Q, which `shift_error` covers; a share outside [0, 1] is such a shift too.

@@ -44,8 +44,7 @@ class BestTests:
     """For every mean m (rows) and size Phi(-x_j) the best test of N(m, s^2) against N(0, 1).
 
     `log_ratio[i, j]` is the log likelihood ratio at its edge, `log_mass[i, j]` the P-mass between sizes j - 1 and j,
-    with what
-    lies outside the largest test in column 0 and inside the smallest one in the last column.
+    with what lies outside the largest test in column 0 and inside the smallest one in the last column.
     """
 
     log_ratio: FloatArray
