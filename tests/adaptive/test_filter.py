@@ -323,3 +323,17 @@ def test_a_measurement_of_too_many_single_steps_says_how_to_block_them() -> None
     step = cp.Run(sample_rate=1e-4, steps=1, noise_multiplier=0.8)
     with pytest.raises(cp.UnsupportedError, match=r"steps = 10, the same costs, and a budget of 1000"):
         cp.measure(cp.AdaptiveRun([step], [1], 10_000)).epsilon(1e-5)
+
+
+@pytest.mark.slow
+def test_an_odometer_at_a_small_rate_pays_in_blocks() -> None:
+    """Rate 1e-3: the first step of a block pays for all of it, and a reading is never below what a fixed run has."""
+    menu = {str(noise): cp.Run(sample_rate=1e-3, steps=1, noise_multiplier=noise) for noise in (0.8, 1.0)}
+    meter = cp.Odometer(menu, [0.5, 1.0], DELTA)
+    assert meter.blocks[0] > 1
+    one = meter.spend("0.8")
+    assert one == meter.spend("0.8", meter.blocks[0] - 1)
+    steps = 2000
+    reading = meter.spend("0.8", steps - meter.blocks[0])
+    fixed = cp.measure(cp.Run(sample_rate=1e-3, steps=steps, noise_multiplier=0.8)).epsilon(DELTA / 2)
+    assert fixed.upper <= reading < float("inf")

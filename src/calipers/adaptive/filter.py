@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from calipers.adaptive.costs import equal_shares, steps_alone
-from calipers.adaptive.rules import SAID, FilterRule, budgets, choose_rule
+from calipers.adaptive.costs import block_sizes, equal_shares, steps_alone
+from calipers.adaptive.rules import SAID, FilterRule, budgets, choose_rule, in_blocks
 from calipers.adaptive.run import AdaptiveRun, checked_menu, described_step
 from calipers.adaptive.state import Counts, FileState, MemoryState
 from calipers.adaptive.steps import Step, block_of, step_pairs
@@ -254,17 +254,22 @@ class Odometer(_Spending):
             record = self._made()
         self.costs: tuple[int, ...] = tuple(record["costs"])  # type: ignore[arg-type]  # written by _made
         self.budgets: tuple[int, ...] = tuple(record["budgets"])  # type: ignore[arg-type]
+        self.blocks: tuple[int, ...] = tuple(record.get("blocks", (1,) * len(self.costs)))  # type: ignore[arg-type]
 
     def _made(self) -> dict[str, object]:
         pairs = tuple(step_pairs(name, step) for name, step in self.menu.items())
         share = self.delta / len(self.epsilons) * (1.0 - 1e-12)
         alone = tuple(steps_alone(pair, self.epsilons[-1], share) for pair in pairs)
-        costs = equal_shares(alone)
-        found = budgets(pairs, costs, [(epsilon, share) for epsilon in self.epsilons], alone)
-        return {"costs": list(costs), "budgets": found}
+        blocks = block_sizes(alone)
+        pairs, within = in_blocks(pairs, alone, blocks)
+        costs = equal_shares(within)
+        found = budgets(pairs, costs, [(epsilon, share) for epsilon in self.epsilons], within)
+        return {"costs": list(costs), "blocks": list(blocks), "budgets": found}
 
     def _cost(self, counts: Counts) -> int:
-        return sum(count * cost for count, cost in zip(self._row(counts), self.costs, strict=True))
+        """Of whole blocks: one that was begun is paid, as for `PrivacyFilter`."""
+        paid = zip(self._row(counts), self.blocks, self.costs, strict=True)
+        return sum(-(-count // size) * cost for count, size, cost in paid)
 
     def spend(self, step: str | Step, times: int = 1) -> float:
         """Count steps that are about to be taken, and return the reading after them; infinite beyond the last."""

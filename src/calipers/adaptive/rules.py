@@ -178,11 +178,18 @@ def menu_rule(
     paid can play everything that steps taken later, one by one, would show.
     """
     blocks = (1,) * len(alone) if costs else block_sizes(alone)
-    pairs = tuple(repeated(pair, size) for pair, size in zip(pairs, blocks, strict=True))
-    within = tuple(number // size for number, size in zip(alone, blocks, strict=True))
+    pairs, within = in_blocks(pairs, alone, blocks)
     costs = costs or equal_shares(within)
     budget = budgets(pairs, costs, [(epsilon, delta)], within, progress)[0]
     return FilterRule("menu", costs, budget, alone, blocks=blocks if max(blocks) > 1 else ())
+
+
+def in_blocks(
+    pairs: tuple[StepPairs, ...], alone: tuple[int, ...], blocks: tuple[int, ...]
+) -> tuple[tuple[StepPairs, ...], tuple[int, ...]]:
+    """Blocks of steps as the steps of a menu, and how many whole ones of each meet the target alone."""
+    whole = tuple(repeated(pair, size) for pair, size in zip(pairs, blocks, strict=True))
+    return whole, tuple(number // size for number, size in zip(alone, blocks, strict=True))
 
 
 def budgets(
