@@ -134,7 +134,7 @@ def _wide(side: Side) -> KnownCurve:
 
     class Wide(KnownCurve):
         def epsilon(self, delta: float, tolerance: float) -> BoundValue:
-            return BoundValue(1.0 if self.side is Side.UPPER else 0.9, self.said)
+            return BoundValue(1.0 if self.side is Side.UPPER else 0.9, self.explanation)
 
     curve = gaussian_curve(0.1 if side is Side.LOWER else 5.0, side)
     return Wide(curve, Evidence(Kind.NUMERICAL, "A proof.", "here"))
