@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
-from calipers.bracket import Bracket
+from calipers.bracket import Bracket, Side
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
@@ -156,8 +156,9 @@ def _target(delta0: float, **wanted: float | None) -> _SearchTarget:
     tpr, fpr = given["tpr"], given["fpr"]
     if tpr <= fpr:
         raise InputError(f"Expected tpr > fpr, got tpr={tpr} and fpr={fpr}: guessing alone reaches TPR = FPR.")
-    # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR.
-    return _SearchTarget(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), given, lambda m: m.tpr(fpr), 1.0 - fpr)
+    # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR, and on its proof alone: the
+    # attack's whole curve may take far longer.
+    return _SearchTarget(tpr - fpr, lambda m: _beyond(m, fpr), given, lambda m: m.tpr(fpr), 1.0 - fpr)
 
 
 def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:
@@ -169,9 +170,10 @@ def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:
     return Bracket(found.lower, epsilon, found.lower_evidence, proof.upper_evidence)
 
 
-def _shifted(bracket: Bracket, by: float) -> Bracket:
-    lower, upper = max(0.0, bracket.lower - by), max(0.0, (bracket.upper - by) * (1.0 + 1e-15))
-    return Bracket(lower, upper, bracket.lower_evidence, bracket.upper_evidence)
+def _beyond(measurement: Measurement, fpr: float) -> Bracket:
+    """At most so much of the true positive rate exceeds the false positive rate."""
+    upper = max(0.0, (measurement.tpr_bound(Side.UPPER, fpr) - fpr) * (1.0 + 1e-15))
+    return Bracket(0.0, upper, *measurement.explain())
 
 
 @dataclass(frozen=True)

@@ -233,10 +233,13 @@ class Measurement(PrintedDisplay):
         Returns:
             lower <= max over attacks of the true positive rate <= upper.
         """
+        return self._bracket(self.tpr_bound(Side.LOWER, fpr), self.tpr_bound(Side.UPPER, fpr))
+
+    def tpr_bound(self, side: Side, fpr: float) -> float:
+        """One end of `tpr`, without computing the other."""
         fpr = PROBABILITY.check("fpr", fpr)
         deep = max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
-        low, high = (float(self.envelope(side, deep).rates(fpr)[1]) for side in (Side.LOWER, Side.UPPER))
-        return self._bracket(low, high)
+        return float(self.envelope(side, deep).rates(fpr)[1])
 
     def advantage(self) -> Bracket:
         """The largest TPR - FPR of any attack: total variation, delta(0).
