@@ -13,9 +13,9 @@ from calipers_verify.neighbors import CUT, Neighbors, cut, neighbors_of
 
 Record = tuple[Any, ...]
 CONDITIONS = (
-    "noise, rate and number of steps were fixed in advance, whatever was seen in between (a run that was stopped early "
-    "has the number of the longest run that was possible); clipped gradients have norm at most 1 and the noise is "
-    "Gaussian with the noise multiplier as deviation, in units of the clipping norm"
+    "noise, rate and number of steps were fixed in advance, whatever was seen in between (a run that might have "
+    "stopped early has to be described as the longest run that was possible); clipped gradients have norm at most 1 "
+    "and the noise is Gaussian with the noise multiplier as deviation, in units of the clipping norm"
 )
 CHOSEN = (
     "menu, costs and budget were fixed in advance; each step, and when to stop, was chosen by what had been released "
