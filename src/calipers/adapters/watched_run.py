@@ -115,8 +115,8 @@ def describe(seen: Seen, reading: NeighborReading) -> Description:
         zeroed = _describe(seen, reading.zeroed)
         if zeroed.runs:
             why = [reason for reason in found.reasons if reason not in (*zeroed.reasons, OTHER_NEIGHBOR)]
-            note = " ".join([zeroed.note, ZEROED_OUT, *why[:1]]).strip()
-            return dataclasses.replace(zeroed, note=note)
+            weaker = " ".join([ZEROED_OUT, *why[:1]])
+            return dataclasses.replace(zeroed, reasons=(*zeroed.reasons, weaker))
     return found
 
 

@@ -129,7 +129,7 @@ def _claim(found: Disclosure) -> str:
         return f"{claim}, whose assumptions this run meets."
     state = row.standing
     if state is Standing.ELSEWHERE:
-        return f"{claim}, which is about other neighbors."
+        return f"{claim}, which is about adding or removing one record."
     if state is Standing.REFUTED and found.attained:
         return f"{claim}, which an explicit attack refutes."
     return f"{claim}, which the proof {'covers' if state is Standing.COVERED else 'does not carry'}."

@@ -1,4 +1,4 @@
-"""What licenses the numbers of a report: theorem, attack, certified computation or statistics.
+"""What licenses the numbers of a report: theorem, attack, evaluated proof or statistics.
 
 Every end of every bracket has one piece of evidence. The section lists each piece once, with all ends it licenses, and
 the publications in full below.
@@ -20,7 +20,7 @@ _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 KINDS = {
     Kind.THEOREM: "proof",
     Kind.TEST: "attack",
-    Kind.NUMERICAL: "certified computation",
+    Kind.NUMERICAL: "computed proof",
     Kind.CONJECTURE: "conjecture, not a bound",
     Kind.STATISTICAL: "statistical",
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.guarantee import NEIGHBORS
-from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.paragraph import report_this
@@ -35,18 +35,20 @@ def reading_section(answers: Answers) -> Section:
     training = (
         "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (clipping), and "
         "adds random noise to it; the noise multiplier is the size of the noise compared with the most that one record "
-        "can add. An epoch is one pass over the data."
+        "can add. The noisy sum may then be divided by a number; whether that number is public matters (see Notes). An "
+        "epoch is one pass over the data."
     )
     texts = (
         *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
-        f"It promises that what is released looks nearly the same after both, so that it shows little of what {who} "
+        f"It bounds how different what is released can look after both, and so how much it can show of what {who} "
         "contributed.",
-        "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
+        "epsilon is that bound: the odds of any conclusion move between the two by a factor of at most e^epsilon. "
         "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe and unsafe: "
         "compare what an attacker gets, in the tables below, with what a guess gets.",
-        "delta is the probability that is exempted from that promise. It has to be much smaller than 1 divided by the "
-        "number of people: publishing the data of a random person now and then would satisfy a larger one.",
+        "delta is the probability that is exempted from that bound. It has to be much smaller than 1 divided by the "
+        f"number of people{_people(answers)}: publishing the data of a random person now and then would satisfy a "
+        "larger one.",
         "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
         "of two bell curves of standard deviation 1, mu apart, one number was drawn, but for a probability delta0. The "
         "regret is the largest amount by which this overstates an attacker, in both error rates at once.",
@@ -61,6 +63,20 @@ def reading_section(answers: Answers) -> Section:
     )
     warning = (Notice(f"This report is {NOT_DP}."),) if _is_isolated(answers) else ()
     return Section("How to read this report", (*warning, Items(texts)))
+
+
+def _people(answers: Answers) -> str:
+    """How many units there are, where the run says how many records there are."""
+    run = answers.runs[0] if answers.runs else None
+    if run is None or run.dataset_size is None:
+        return ""
+    size, fewest = run.dataset_size, -(-run.dataset_size // run.records_per_unit)
+    if fewest == size:
+        return f" (here, with {size:,} {unit_name(answers.runs)}s, {nearest_digits(1 / size, 2)} if each is a person)"
+    return (
+        f" (here {size:,} records of at least {fewest:,} {unit_name(answers.runs)}s, so at most "
+        f"{nearest_digits(1 / fewest, 2)})"
+    )
 
 
 def _differ(answers: Answers) -> str:
@@ -133,7 +149,7 @@ def _shown(measurement: Measurement) -> str:
 def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
     """Singling out anybody: the sum over all records, which needs their number and independent records."""
     size = answers.runs[0].dataset_size if answers.runs else None
-    if size is None:
+    if size is None or answers.runs[0].records_per_unit > 1:  # records of one unit are not independent
         return []
     weight = _SHARE / size
     upper = size * measurement.success(weight).upper * (1.0 + 1e-12)

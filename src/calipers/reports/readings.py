@@ -9,7 +9,8 @@ The claim is what mainstream accounting prints: Poisson sampling of the undivide
     refuted     when an explicit attack exceeds it, read generously (rounded up to the printed digits);
     covered     when the proven upper value does not exceed it;
     undecided   when it lies inside the bracket;
-    elsewhere   when it is about other neighbors than the run (substitution), so that nothing compares.
+    elsewhere   when it is about other neighbors than the run (substitution, a unit of several records), so that
+                nothing compares.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def claimed(quantity: str, at: float, bracket: Bracket, claim: float, runs: Sequ
 
 
 def comparable(runs: Sequence[Run]) -> bool:
-    """Whether the claim of standard accounting is about the same neighbors as the run."""
-    return all(run.adjacency != "substitute" for run in runs)
+    """Whether the claim of standard accounting, one record added or removed, is about the same neighbors as the run."""
+    return all(run.adjacency != "substitute" and run.records_per_unit == 1 for run in runs)
 
 
 def is_claimed_run(runs: Sequence[Run]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError
+from calipers.measure.divisors import is_divided
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.paragraph import GOOD_REGRET
@@ -64,7 +65,7 @@ def remedies(measurement: Measurement, answers: Answers) -> tuple[Remedy, ...]:
 
 def _advised(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], ...]]]:
     """Changes of the run, in words and as its keys; sizes of batches only where there is one phase to change."""
-    if any(run.normalization not in PUBLIC for run in answers.runs):
+    if any(is_divided(run) for run in answers.runs):
         constant = (
             "Divide the noisy sum by a public constant, or not at all (in Opacus: loss_reduction='sum', with a "
             "criterion that sums too, reduction='sum': else gradients are divided before they are clipped), and scale "
@@ -96,14 +97,23 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
         yield Remedy(answers.stated.remedy)
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
         yield Remedy(
-            "The bounds meet: the number can only be lowered by changing the run, with more noise, fewer steps or a "
-            "smaller share of the data in each batch. calipers calibrate finds the noise for a target."
+            "The bounds meet: the number can only be lowered by changing the run, with more noise, fewer steps"
+            f"{_fewer(answers)} or a smaller share of the data in each batch. calipers calibrate finds the noise for a "
+            "target."
         )
     if answers.regret > GOOD_REGRET:
         yield Remedy(
             f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
             "report the profile or the trade-off curve as well."
         )
+
+
+def _fewer(answers: Answers) -> str:
+    """What lowers the number of a unit of several records most."""
+    if answers.runs and answers.runs[0].records_per_unit > 1:
+        name = answers.runs[0].unit_name
+        return f", fewer records of one {name} (or batches drawn and gradients clipped {name} by {name})"
+    return ""
 
 
 def _tried(text: str, change: dict[str, object], measurement: Measurement, delta: float | None) -> Remedy:

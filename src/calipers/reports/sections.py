@@ -44,7 +44,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
-from calipers.scope import unit_name, unit_text
+from calipers.scope import neighbors_text, unit_name, unit_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -198,8 +198,8 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
     """Trade-off curve on both scales, and the profile."""
     blocks: list[Block] = [
         Prose(
-            "An attack decides whether one record was used. The shaded region between proof and attack holds the true "
-            "curve; where it looks like a single line, the bounds meet."
+            f"An attack decides whether one {unit_name(answers.runs)} was in the data. The shaded region between "
+            "proof and attack holds the true curve; where it looks like a single line, the bounds meet."
         ),
         *rate_figures(measurement, answers),
         profile_figure(measurement, answers)
@@ -251,7 +251,9 @@ def claim_section(answers: Answers) -> Section:
     elif is_claimed_run(answers.runs):
         intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
     elif not comparable(answers.runs):
-        intro += " This run is measured for a substituted record: the two numbers answer different questions."
+        intro += (
+            f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."
+        )
     times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
     notices = (
         f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon that is claimed."

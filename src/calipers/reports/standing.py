@@ -19,7 +19,7 @@ _BADGES = {
     Standing.REFUTED: Badge("refuted", "bad"),
     Standing.COVERED: Badge("covered by the proof", "good"),
     Standing.UNDECIDED: Badge("neither proven nor refuted", "open"),
-    Standing.ELSEWHERE: Badge("about other neighbors", "plain"),
+    Standing.ELSEWHERE: Badge("about adding or removing one record", "plain"),
 }
 _ISOLATED = Badge("covered by the proof in the isolated view only", "open")
 _OWN = Badge("applicable to this run", "plain")
@@ -76,7 +76,7 @@ def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
 
 
 def _about_claim(answers: Answers, row: Claimed) -> str:
-    if row.standing is Standing.ELSEWHERE or is_claimed_run(answers.runs):
+    if is_claimed_run(answers.runs):
         return ""
     return f", and the epsilon of standard accounting, {ceil_digits(row.claim)}, is {claim_cell(answers, row).text}"
 

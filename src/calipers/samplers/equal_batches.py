@@ -167,7 +167,34 @@ def unchanged_steps(run: RunFields) -> SizeNeighbors:
             "rescales its noise, and nothing is proven for it: divide by a public constant, drop the last batch "
             "(last_batch='drop'), or name adjacency 'zero-out' or 'substitute'."
         )
+    _check_divisor(run, found)
     return found
+
+
+def _check_divisor(run: RunFields, found: SizeNeighbors) -> None:
+    """Refuse N q and floor(N q) where they move with N: a loader's rate is one over its number of batches.
+
+    Raises:
+        UnsupportedError: the divisor, N over the number of batches (rounded down), differs between neighbors.
+    """
+    if run.normalization not in ("expected", "floor"):
+        return
+    sizes = (
+        found.size,
+        *([found.size - found.records] * found.removing),
+        *([found.size + found.records] * found.adding),
+    )
+    keep = run.last_batch == "keep"
+    means = [size / batches_of(size, run.batch_size or 1, keep) for size in sorted(sizes)]
+    divisors = [math.floor(mean) if run.normalization == "floor" else mean for mean in means]
+    if len(set(divisors)) > 1:
+        listed = " and ".join(f"{divisor:.7g}" for divisor in dict.fromkeys(divisors))
+        raise UnsupportedError(
+            f"N q is N over the number of batches here: {listed} for neighboring dataset sizes, so that one record "
+            "changes the scale of all noise, and nothing is proven for it with batches cut from an order. If the loop "
+            f"divides by the batch size {run.batch_size} itself, say normalization 'constant'; or name adjacency "
+            "'zero-out' or 'substitute'."
+        )
 
 
 def neighbor_words(run: RunFields, found: SizeNeighbors, unit: str) -> str:
