@@ -6,7 +6,7 @@ import pytest
 
 from calipers.adapters.opacus import attach, run_of
 from calipers.adapters.torch_sampler import TorchBatches
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import CalipersWarning, InputError, UnsupportedError
 from calipers.run import Run
 from calipers.samplers import (
     BallsAndBins,
@@ -195,3 +195,17 @@ def test_samplers_that_tie_all_their_steps_together_are_refused(small, sampler) 
     loop = small(size=100, batches=TorchBatches(sampler), poisson_sampling=False)
     with pytest.raises(UnsupportedError, match="ties all of its steps together"):
         run_of(loop.optimizer, loop.loader, steps=10)
+
+
+def test_a_shuffled_loader_whose_divisor_moves_says_that_records_are_zeroed_out(small) -> None:
+    """107 records in 10 batches divide by 10, as 106 and 108 do; 110 in one batch divide by 110, and 109 by 109."""
+    for size, moves in ((107, False), (110, True)):
+        loop = small(size=size, batch=10 if size == 107 else 100, poisson_sampling=False, loader={"drop_last": True})
+        if moves:
+            with pytest.warns(CalipersWarning, match="for zeroing one record out"):
+                record = watched(loop)
+        else:
+            record = watched(loop)
+        loop.train(1)
+        assert (record.runs()[0].adjacency == "zero-out") is moves
+        assert bool(record.why_not()) is moves

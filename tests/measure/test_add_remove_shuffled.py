@@ -406,3 +406,20 @@ class TestUnits:
         assert "62 records against 65" in " ".join(str(cp.measure(run)).split())
         with pytest.raises(UnsupportedError, match="changes the number of batches"):
             cp.measure(_run(68, 10, 1.0, unit="user", records_per_unit=9))
+
+
+@pytest.mark.parametrize(
+    ("size", "normalization", "moves"),
+    [(1050, "floor", True), (1055, "floor", False), (1055, "expected", True), (1055, "constant", False)],
+)
+def test_a_divisor_that_moves_with_the_number_of_records_is_refused(size, normalization, moves):
+    """Of 10 batches: floor(1050 / 10) = 105 and floor(1049 / 10) = 104; of 1054 to 1056 records all make 105."""
+    run = cp.Run(
+        dataset_size=size, batch_size=100, epochs=1, noise_multiplier=1.1, sampler="shuffle", last_batch="drop",
+        normalization=normalization, dimension=10, adjacency="add-remove",
+    )  # fmt: skip
+    if moves:
+        with pytest.raises(UnsupportedError, match="changes the scale of all noise"):
+            scheme_of(run).analyze(run)
+    else:
+        scheme_of(run).analyze(run)

@@ -123,3 +123,17 @@ def test_what_a_guess_reaches_is_printed_as_the_baseline_is(lower, printed):
     evidence = measure(RUN).success(0.5).lower_evidence
     cell, _ = success_cells(1e-6, Bracket(lower, 1.0, evidence, evidence))
     assert (cell.text, cell.exact, cell.direction) == (printed, lower, "at least")
+
+
+def test_a_claim_about_one_record_is_not_compared_with_a_unit_of_several():
+    """Standard accounting is right about one record; for a person with three it answers another question."""
+    whole = measure(dataclasses.replace(RUN, unit="patient", records_per_unit=3))
+    found = answer(whole, Questions())
+    assert found.leading.bracket.lower > found.leading.claim
+    assert not found.leading.refuted
+    text = to_markdown(report_measurement(whole, Questions()).document)
+    assert "refuted" not in text
+    assert "is about adding or removing one record" in text
+    assert "whether one patient was in the data" in text
+    assert "Singling out anybody" not in text  # its proof needs independent units
+    assert "1,000 records of at least 334 patients, so at most 0.003" in text

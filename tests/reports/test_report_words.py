@@ -234,10 +234,12 @@ def test_a_remedy_nothing_is_proven_for_has_no_numbers(answers):
     found = answers(2.0, 3.0, 1.0, run=run)
     from types import SimpleNamespace
 
-    third = remedies(SimpleNamespace(runs=(run,), tolerance=TOLERANCE), found)[2]
-    assert third.change == {"sampler": "balls-and-bins"}
-    assert third.epsilon is None
-    assert "Measured so" not in third.sentence
+    offered = remedies(SimpleNamespace(runs=(run,), tolerance=TOLERANCE), found)
+    assert not any("normalization" in remedy.change for remedy in offered)  # equal batches: dividing changes nothing
+    second = offered[1]
+    assert second.change == {"sampler": "balls-and-bins"}
+    assert second.epsilon is None
+    assert "Measured so" not in second.sentence
 
 
 def test_evidence_is_listed_once_and_cited_in_full(answers):
