@@ -36,7 +36,7 @@ from rich.table import Table
 
 VOCABULARY = 30_003
 NOISE, NORM, RATE = 1.0, 1.0, 0.1
-WARM_UP, STRETCHES = 100, 3
+WARM_UP, STRETCHES = 150, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +57,10 @@ CASES = (
 )
 CUDA_CASES = (
     Case("cnn", (1, 28, 28), 2048, 60_000, 600),
-    Case("resnet18", (3, 32, 32), 256, 50_000, 100),
-    Case("vit-tiny", (3, 32, 32), 256, 50_000, 100),
-    Case("transformer-tiny", (128,), 256, 50_000, 100),
-    Case("transformer-base", (128,), 64, 50_000, 70),
+    Case("resnet18", (3, 32, 32), 256, 50_000, 200),
+    Case("vit-tiny", (3, 32, 32), 256, 50_000, 200),
+    Case("transformer-tiny", (128,), 256, 50_000, 200),
+    Case("transformer-base", (128,), 64, 50_000, 200),
 )
 Step = Callable[[], int]
 """Take a step; how many records it had."""
