@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calipers.pld.subsampling.hidden_place import hidden_place_proof
+from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.oblique import ObliqueAttack
 from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
@@ -50,11 +51,13 @@ def test_no_gradients_show_more_than_the_pair(seed: int) -> None:
     angles = [0.0, *((math.pi,) * 4 if seed == 0 else rng.uniform(0.5 * math.pi, 1.5 * math.pi, 4))]
     record, *others = [shift * np.array([math.cos(angle), math.sin(angle)]) for angle in angles]
     absent, present = (density(batches(some, rate, largest)) for some in (others, [*others, record]))
-    pmf = hidden_place_proof(Truncation(4, rate, largest), shift).upper(0.02, -40.0)
-    for epsilon in (-0.3, 0.0, 0.2, 0.5, 1.0):
-        for first, second, bound in ((present, absent, pmf), (absent, present, pmf.reverse())):
-            shown = float(np.sum(np.maximum(first - math.exp(epsilon) * second, 0.0)))
-            assert shown <= bound.delta(epsilon) + 1e-7  # the sum over the plane errs by that
+    cut = Truncation(4, rate, largest)
+    for proof in (hidden_place_proof(cut, shift), HiddenSize(cut, shift)):
+        pmf = proof.upper(0.02, -40.0)
+        for epsilon in (-0.3, 0.0, 0.2, 0.5, 1.0):
+            for first, second, bound in ((present, absent, pmf), (absent, present, pmf.reverse())):
+                shown = float(np.sum(np.maximum(first - math.exp(epsilon) * second, 0.0)))
+                assert shown <= bound.delta(epsilon) + 1e-7  # the sum over the plane errs by that
 
 
 @pytest.mark.parametrize(("others", "rate", "largest", "shift"), [(999, 0.05, 45, 1.4), (200, 0.1, 20, 0.8)])

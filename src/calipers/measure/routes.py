@@ -150,10 +150,9 @@ def _evaluation(phases: tuple[Run, ...]) -> Bounds:
         chained = tuple(_one_record(run, scheme_of(run).sizes_of_units(run), 1) for run in phases)
         attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).upper, records, unit)
         above = minimum([*_revealed(phases), chain])
-        together = [equal for run in phases if (equal := scheme_of(run).unit_attack(run)) is not None]
-        if len(together) < len(phases):
-            return Bounds(above, attack)
-        return Bounds(above, maximum([attack, _shown(together, phases[0].adjacency == "substitute")]))
+        together = zip(*(scheme_of(run).unit_attacks(run) for run in phases), strict=False)
+        equal = [_shown(each, phases[0].adjacency == "substitute") for each in together]
+        return Bounds(above, maximum([attack, *equal]) if equal else attack)
     return evaluated([scheme_of(run).analyze(run) for run in phases], phases[0].adjacency == "substitute")
 
 

@@ -12,7 +12,8 @@ D_(k l)(P||R) <= D_k(P||Q) + k D_l(Q||R), and f_g is the best of all ways to spl
 From below, all but one of the unit's records do nothing: where they are zeroed out or removed they have gradient zero
 before as well, so what is shown is an attack on one record in which all other gradients are zero (others that oppose it
 would miss the unit's own). Where records are allocated, another attack adds up the sums of an epoch, which all of the
-unit's records move together (`calipers.samplers.allocated.summed_unit`).
+unit's records move together (`calipers.samplers.allocated.summed_unit`), and another one weighs its batches by how many
+of the records each may hold (`calipers.pld.subsampling.equal_unit`).
 
 **Revealed.** A proof that stays finite without noise. Reveal in every step how many of the unit's records (or places)
 are in the batch, and which others they displaced. Given that the step is a Gaussian whose mean moves by at most s: by

@@ -21,11 +21,15 @@ from calipers.pld.allocation.replaced import ReplacedPair
 from calipers.pld.core.allocated_unit import AllocatedUnit
 from calipers.pld.core.drawn_shift import Shifts, drawn_shift
 from calipers.pld.core.source import TwoSidedPair
+from calipers.pld.subsampling.equal_unit import EqualUnit
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import Analysis, Attack, closed, known_release
 from calipers.samplers.units import all_of
 
 MOST_CONFIGURATIONS = 20_000
+_FEW_RECORDS, _FEW_BATCHES, _LOW_NOISE = 16, 10_000, 150.0
+"""Of a unit, and of an epoch: more are weighed only by their sum; and where all records together tell the datasets
+apart so well (squares of shifts), the usual outcomes of one have no probability on the other that is a number."""
 
 
 def epochs_of(run: RunFields) -> int:
@@ -136,6 +140,39 @@ def summed_unit(run: RunFields, used: Callable[[int], Shifts]) -> Attack:
     description = f"{all_of(run)}{instead} and all other gradients are zero. The score is the sum of {over} along u."
     (first, count), *others = factors
     return Attack(first, count, "calipers:drawn-shift", description, one_sided=True, additional=tuple(others))
+
+
+def weighed_unit(
+    run: RunFields, seen: Callable[[int], tuple[int, int | None, float]], others: int
+) -> tuple[Attack, ...]:
+    """All records of the unit have gradient u, all others 0 or -u, and the batches of an epoch are weighed by how many
+    of the records each of them may hold.
+
+    Args:
+        run: Zero-out or substitute, as for `summed_unit`.
+        seen: Of an epoch that ends after so many steps: batches, their size (None for bins), and what is not seen.
+        others: 0; or -1, where every record of the unit has the place of another one.
+
+    Returns:
+        One pair for every epoch, of noise sigma / sqrt(E) where one order is kept; nothing where there are many records
+        or batches.
+    """
+    parts, once = [*run.epoch_parts], run.reshuffle == "once"
+    records = run.records_per_unit if run.sizes is None else min(run.records_per_unit, run.sizes[0])
+    shift = (math.sqrt(parts[0][1]) if once else 1.0) / run.noise_multiplier
+    if records > _FEW_RECORDS or parts[0][0] > _FEW_BATCHES or records * run.largest_shift * shift > _LOW_NOISE:
+        return ()
+    present, absent = 1 - others, (-1 if run.adjacency == "substitute" else 0) - others
+    (first, count), *further = [
+        (EqualUnit(records, *seen(steps), present * shift, absent * shift), times)
+        for steps, times in ([(parts[0][0], 1)] if once else parts)
+    ]
+    instead = ", -u once replaced," if run.adjacency == "substitute" else ""
+    description = (
+        f"{all_of(run)}{instead} and all other gradients are {'-u' if others else 'zero'}. The score weighs the sums "
+        "of the batches along u by how many of the records each may hold."
+    )
+    return (Attack(first, count, "calipers:dealt-units", description, one_sided=True, additional=tuple(further)),)
 
 
 def hidden_noise(run: RunFields) -> Domain:

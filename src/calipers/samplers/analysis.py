@@ -260,9 +260,9 @@ class Scheme(ABC):
         """How the records of a unit are allocated to batches, and how often; None where that is not said."""
         return None
 
-    def unit_attack(self, run: RunFields) -> Attack | None:
-        """An attack in which all records of a unit have equal gradients; None where there is none but that on one."""
-        return None
+    def unit_attacks(self, run: RunFields) -> tuple[Attack, ...]:
+        """Attacks in which all records of a unit have equal gradients; none where there is none but that on one."""
+        return ()
 
     def sizes_of_units(self, run: RunFields) -> tuple[int, int] | None:
         """(dataset with the unit, dataset with one of its records): what attacks and chains over its records start

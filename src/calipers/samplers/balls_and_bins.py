@@ -32,6 +32,7 @@ from calipers.samplers.allocated import (
     kept_noise,
     refuse_many,
     summed_unit,
+    weighed_unit,
     whole_epochs_of,
 )
 from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Scheme, known_times
@@ -140,10 +141,11 @@ class BallsAndBinsScheme(Scheme):
         """Into bins."""
         return allocated_unit(run, run.steps_per_epoch)
 
-    def unit_attack(self, run: RunFields) -> Attack:
+    def unit_attacks(self, run: RunFields) -> tuple[Attack, ...]:
         """An epoch that ends early leaves records out that would have come later."""
-        share = 1.0 / run.steps_per_epoch
-        return summed_unit(run, lambda steps: binomial_shifts(run.records_per_unit, min(1.0, steps * share), 1.0))
+        records, share = run.records_per_unit, 1.0 / run.steps_per_epoch
+        summed = summed_unit(run, lambda steps: binomial_shifts(records, min(1.0, steps * share), 1.0))
+        return (summed, *weighed_unit(run, lambda steps: (steps, None, max(0.0, 1.0 - steps * share)), 0))
 
     def noise_range(self, run: RunFields) -> Domain:
         """Of a hidden record."""

@@ -57,6 +57,7 @@ from calipers.samplers.allocated import (
     hidden_noise,
     refuse_many,
     summed_unit,
+    weighed_unit,
     whole_epochs_of,
 )
 from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Proof, known_release, known_times
@@ -163,10 +164,10 @@ class ShuffleScheme(CutScheme):
             return None
         return dataclasses.replace(unit, shift=2.0 * unit.shift, places=unchanged_steps(run).larger), epochs
 
-    def unit_attack(self, run: RunFields) -> Attack | None:
+    def unit_attacks(self, run: RunFields) -> tuple[Attack, ...]:
         """Records of a remainder, and of batches that did not come any more, are left out."""
         if run.sizes is None or (run.adjacency == "add-remove" and run.view != "isolated"):
-            return None
+            return ()
         size, batch = run.sizes
         records, kept = min(run.records_per_unit, size), run.last_batch == "keep"
 
@@ -175,7 +176,12 @@ class ShuffleScheme(CutScheme):
             chances, error = hypergeometric(size, records, seen)
             return Shifts.of(range(len(chances)), chances.tolist(), error)
 
-        return summed_unit(run, used)
+        def full(steps: int) -> tuple[int, int, int]:
+            steps = min(steps, size // batch)
+            return steps, batch, size - steps * batch
+
+        directions = (0,) if run.view == "isolated" else (0, -1)
+        return (summed_unit(run, used), *(each for v in directions for each in weighed_unit(run, full, v)))
 
     def sizes_of_units(self, run: RunFields) -> tuple[int, int] | None:
         """Removed one after the other, records leave ever smaller datasets, in which the next is the easier to see."""

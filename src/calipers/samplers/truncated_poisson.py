@@ -22,6 +22,7 @@ from calipers.numerics.types import IntArray
 from calipers.pld.core.drawn_shift import Shifts
 from calipers.pld.core.source import AttainedPair, DominatingPair
 from calipers.pld.subsampling.hidden_place import hidden_place_proof
+from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.oblique import ObliqueAttack
 from calipers.pld.subsampling.truncated import TruncatedAttack, proof_for_both, revealed_lengths, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
@@ -79,6 +80,10 @@ _REASON = (
 _HIDING = (
     "Of a batch that is full, or one record short of it, all records but one are revealed, and not whether it is full: "
     "the other one, the record or nobody is hidden among them"
+)
+_ONE_LESS = (
+    "The others are put in a random order, and neither whether the batch is full nor whether it is one or two records "
+    "short of it is revealed; in half of the orders the last two of them change places"
 )
 _MATTERS = 1e-12
 """Where full batches in a run are expected this seldom, it does not matter whether they are revealed."""
@@ -179,8 +184,11 @@ def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
     often = truncation.truncated * run.total_steps >= _MATTERS
     if run.adjacency != "add-remove" or truncation.unit > 1 or run.rate == 1 or not often:
         return ()
-    source = _hidden_place(truncation, 1.0 / run.noise_multiplier)
-    return (Proof(source, run.total_steps, STATEMENT, _HIDING),)
+    shift = 1.0 / run.noise_multiplier
+    found = (Proof(_hidden_place(truncation, shift), run.total_steps, STATEMENT, _HIDING),)
+    if truncation.truncated < _COMMON or truncation.largest < 2:
+        return found
+    return (*found, Proof(HiddenSize(truncation, shift), run.total_steps, STATEMENT, _ONE_LESS))
 
 
 _hidden_place = functools.lru_cache(maxsize=32)(hidden_place_proof)

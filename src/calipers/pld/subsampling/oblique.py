@@ -86,7 +86,7 @@ def _pmf(attack: ObliqueAttack, resolution: float, log_tail: float) -> PrivacyLo
     some = (np.maximum(log_p, log_q) > log_tail) & (np.minimum(log_p, log_q) > least)
     misplaced = 1e-15 * (abs(low) + abs(highest) + radius) * (radius + 1.0 / resolution)
     error = _ROUNDING + line.truncation.rounding + misplaced
-    return PrivacyLossPmf.observed(*_together(log_p[some], log_q[some]), error, RATIO_ERROR)
+    return PrivacyLossPmf.observed(*same_ratio(log_p[some], log_q[some]), error, RATIO_ERROR)
 
 
 class _Part(NamedTuple):
@@ -110,7 +110,7 @@ def _cells(parts: list[_Part], edges: FloatArray, across_edges: FloatArray, radi
     return total
 
 
-def _together(log_p: FloatArray, log_q: FloatArray) -> tuple[FloatArray, FloatArray]:
+def same_ratio(log_p: FloatArray, log_q: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Cells of about equal ratio as one outcome."""
     ratio = log_p - log_q
     order = np.argsort(ratio, kind="stable")
