@@ -237,10 +237,10 @@ def test_sums_that_share_a_ladder_are_paid_what_simulated_ones_are(kind: str) ->
     ]
     known = [float(gaussian_delta((2.0 if kind == "replaced" else 1.0) / 1.2, term.epsilon)) for term in terms]
     covered = Majorant(30, 0.9, 3, 1.8, 0.0)
-    found = worst_case_with_first(terms, known, covered, 0.01, 0.1, -30.0)
+    payoffs = [first_payoff(term, at_most) for term, at_most in zip(terms, known, strict=True)]
+    found = worst_case_with_first(terms, payoffs, covered, 0.01, 0.1, -30.0)
     z = rng.standard_normal((40_000, 33))
-    for term, at_most, (node, value) in zip(terms, known, found, strict=True):
-        places, payoff = first_payoff(term, at_most)
+    for term, (places, payoff), (node, value) in zip(terms, payoffs, found, strict=True):
         x = term.value(z)
         sums = 0.9 * x[:, :30].sum(axis=1) + 1.8 * x[:, 30:].sum(axis=1)
         paid = np.interp(sums, places, payoff)

@@ -127,10 +127,8 @@ def test_the_recursion_is_charged_for_heavy_batches(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(WorstCaseSum, "left_out", lambda self, moment: 3.0 * moment)
     monkeypatch.setattr(WorstCaseSum, "rounding", property(lambda self: 1e-3))
     monkeypatch.setattr(batch_weights, "recursion_payoff", payoff)
-    monkeypatch.setattr(
-        batch_weights, "first_payoff", lambda *_: (np.array([-9.0, 0.0, 9.0]), np.array([0.0, 0.3, 14.7]))
-    )
-    found = dynamic_program_with_first(zeroed_out(2.0, epsilon, False), 0.1, covered, 0.1, -40.0, QUICK)
+    vertices = np.array([-9.0, 0.0, 9.0]), np.array([0.0, 0.3, 14.7])
+    found = dynamic_program_with_first(zeroed_out(2.0, epsilon, False), vertices, covered, 0.1, -40.0, QUICK)
     k, slope = math.exp(epsilon), (14.7 - 0.3) / 9.0
     assert steps == [pytest.approx(0.7 / 1.4, rel=1e-9)]
     others = 1.1 * 12 * (1.0 + k) * 0.02

@@ -33,6 +33,13 @@ from scipy.special import ndtr
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.fourier_sum import LONGEST, Payoff, one_split, payoff_by_fourier
 from calipers.pld.allocation.recursion import Effort, WithErrorTerms, recursion_payoff
+from calipers.pld.allocation.release_payoff import (
+    Vertices,
+    exchanged,
+    gradient_width,
+    lower_hull,
+    stop_losses_of_release,
+)
 from calipers.pld.allocation.worst_case_sum import WorstCaseSum
 from calipers.pld.allocation.worst_case_sums import expected_payoffs
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
@@ -142,7 +149,7 @@ def _pooled(width: float, batch_size: int, pool: int, exponent: float) -> list[t
     x = width * math.sqrt(2.0 * deep / (pool - 1))
     most = pool / (pool - 1) * math.exp(0.5 * square + x)  # of h, where H_o is as large
     level = np.exp(width * np.linspace(-2.0, 12.0, _TANGENTS))
-    stop_losses = _exchange(width, 1.0, level)
+    stop_losses = exchanged(width, 1.0, level)
     a = float(np.min(level + stop_losses * math.exp(deep)))
     per = a * math.exp(0.5 * square + x) / (batch_size * (pool - 1))
     towards, away = math.exp(square), math.exp(-square)
@@ -206,17 +213,11 @@ def by_mean_weight(term: WorstCaseTerm, sizes: FloatArray, pool: int = 1) -> tup
     Returns:
         Both bounds.
     """
-    k, substituted = math.exp(term.epsilon), term.farthest_shift <= 1.5 * term.width
-    width = 0.5 * term.width if substituted else term.width
+    width = gradient_width(term)
     y = np.geomspace(0.5, math.exp(6.0 * width + 1.0), _TANGENTS)
     excess = sizes[:, None] * _excess(width, pool, y) / y**2
     per = sizes[:, None] / (pool * y)
-    if substituted:
-        below, above = _opposite(width, 1.0, k, per), _opposite(width, k, 1.0, per)
-    elif term.left[1] > term.right[0]:  # zeroed out against present: A is the ratio without the record
-        below, above = _exchange(width, 1.0 - per, k), _exchange(width, k, 1.0 + per)
-    else:
-        below, above = _exchange(width, 1.0, k + per), _exchange(width, k - per, 1.0)
+    below, above = stop_losses_of_release(term, per)
     return np.min(pool * below + excess, axis=1) * _SLACK, np.min(pool * above + excess, axis=1) * _SLACK
 
 
@@ -242,25 +243,7 @@ def _moments(width: float, pool: int) -> tuple[float, ...]:
     return tuple((total * factorials / float(pool) ** orders).tolist())
 
 
-def _opposite(width: float, first: float, second: float, thresholds: FloatArray) -> FloatArray:
-    """At least E[(first A - second B - c)+] for c > 0 and ratios of two opposite shifts of this size."""
-    half = 0.5 * thresholds * math.exp(0.5 * width * width) / first
-    z = np.log(half + np.sqrt(half * half + second / first)) / width
-    part = first * ndtr(width - z)
-    found = part - second * ndtr(-width - z) - thresholds * ndtr(-z) + 1e-13 * part
-    return np.asarray(np.maximum(found, 0.0))
-
-
-def _exchange(width: float, first: FloatArray | float, second: FloatArray | float) -> FloatArray:
-    """At least E[(first A - second B)+] for ratios A, B of a Gaussian release of this shift; 0 where first <= 0."""
-    some = np.maximum(first, 1e-300)
-    middle = (np.log(some) - np.log(second)) / width
-    part = some * ndtr(0.5 * width + middle)
-    found = part - second * ndtr(middle - 0.5 * width) + 1e-13 * part
-    return np.asarray(np.where(np.asarray(first) > 0.0, np.maximum(found, 0.0), 0.0))
-
-
-def first_payoff(term: WorstCaseTerm, known: float, pool: int = 1) -> tuple[FloatArray, FloatArray]:
+def first_payoff(term: WorstCaseTerm, known: float, pool: int = 1) -> Vertices:
     """Places and values of J, the vertices of a convex function; `known` >= E[X_u+]."""
     sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
     below, above = by_mean_weight(term, sizes, pool)
@@ -269,20 +252,6 @@ def first_payoff(term: WorstCaseTerm, known: float, pool: int = 1) -> tuple[Floa
     winning = np.minimum(known, pool * (1.0 - math.exp(term.epsilon)) + above) + sizes
     places = np.concatenate((-sizes[::-1], [0.0], sizes))
     return lower_hull(places, np.concatenate((losing[::-1], [known], winning)) * _SLACK)
-
-
-def lower_hull(places: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The points below which no convex function through lower values at all places can rise."""
-    kept: list[tuple[float, float]] = []
-    for x, y in zip(places.tolist(), values.tolist(), strict=True):
-        while len(kept) > 1:
-            (ax, ay), (bx, by) = kept[-2], kept[-1]
-            if (by - ay) * (x - ax) < (y - ay) * (bx - ax):
-                break
-            kept.pop()
-        kept.append((x, y))
-    found = np.array(kept)
-    return found[:, 0], found[:, 1]
 
 
 class _Epoch(NamedTuple):
@@ -305,29 +274,29 @@ class _Epoch(NamedTuple):
         return np.asarray(np.interp(sums, self.places, self.values) / self.steepest + beyond)
 
 
-def _epoch(term: WorstCaseTerm, known: float, majorant: Majorant, log_tail: float) -> _Epoch:
+def _epoch(term: WorstCaseTerm, payoff: Vertices, majorant: Majorant, log_tail: float) -> _Epoch:
     usual = majorant.many * majorant.low / majorant.high  # what the few have to make up for, but for k - 1
     return _Epoch(
         WorstCaseSum.deep(term, majorant.few, log_tail).ended(usual * math.expm1(term.epsilon)),
         WorstCaseSum.deep(term, majorant.many, log_tail).ended(0.0),
-        *first_payoff(term, known, majorant.pool),
+        *payoff,
     )
 
 
 def worst_case_with_first(
     terms: Sequence[WorstCaseTerm],
-    knowns: Sequence[float],
+    payoffs: Sequence[Vertices],
     majorant: Majorant,
     share: float,
     resolution: float,
     log_tail: float,
     by_fourier_too: bool = True,
 ) -> list[tuple[float, float]]:
-    """(node, delta) for each of a few terms alike: `share` times E[J(low T + high T')] at the node.
+    """(node, delta) for each of a few terms alike: `share` times E[J(low T + high T')] at the node, J its payoff.
 
     A node is the term's epsilon up to rounding. Without `by_fourier_too`, which are finer, shared grids are quicker.
     """
-    epochs = [_epoch(term, known, majorant, log_tail) for term, known in zip(terms, knowns, strict=True)]
+    epochs = [_epoch(term, payoff, majorant, log_tail) for term, payoff in zip(terms, payoffs, strict=True)]
     by_fourier = (_both_by_fourier(epoch, majorant, resolution) for epoch in (epochs if by_fourier_too else ()))
     found = [value for value in takewhile(lambda value: value is not None, by_fourier) if value is not None]
     if len(found) < len(epochs):
@@ -341,10 +310,10 @@ def worst_case_with_first(
 
 
 def dynamic_program_with_first(
-    term: WorstCaseTerm, known: float, majorant: Majorant, share: float, log_tail: float, effort: Effort
+    term: WorstCaseTerm, payoff: Vertices, majorant: Majorant, share: float, log_tail: float, effort: Effort
 ) -> float:
     """As `worst_case_with_first` at the term's epsilon, with the recursion in place of the many worst-case terms."""
-    epoch = _epoch(term, known, majorant, log_tail)
+    epoch = _epoch(term, payoff, majorant, log_tail)
     steepest = epoch.steepest
 
     def heavy(step: float) -> WithErrorTerms:

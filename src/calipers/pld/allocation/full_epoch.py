@@ -1,9 +1,10 @@
 """Shuffled batches of which there is no remainder: the displaced record is seen once, early.
 
 When every record is used in every epoch (B divides N, or the last short batch is kept), the record that makes room
-for x must go somewhere, and it is seen there: in one of the first batches, the *pool*, so that it hardly says who it
-was (`calipers.pld.allocation.batch_weights`). How many batches the pool has, and how much of the weight of later
-batches is to be covered, is chosen for every epsilon by a rough estimate, which decides width and cost, not truth.
+for x must go somewhere, and it is seen there. Two rules say where, so that it hardly says who it was: a record of the
+first batch (`calipers.pld.allocation.batch_weights`; certificates also use a *pool* of several first batches), or,
+batch by batch, one or none by rejection (`calipers.pld.allocation.rejection`), which suits small batches. Which rule,
+with which constants, is chosen for every epsilon by a rough estimate, which decides width and cost, not truth.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from calipers.pld.allocation.batch_weights import (
     Majorant,
     dynamic_program_with_first,
     find_majorant,
+    first_payoff,
     worst_case_with_first,
 )
 from calipers.pld.allocation.recursion import QUICK, Effort
+from calipers.pld.allocation.rejection import Rejection, find_rejection, rejection_payoff
+from calipers.pld.allocation.release_payoff import Vertices
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from calipers.pld.allocation.worst_case_sums import rough_stop_losses
 from calipers.pld.core.profile_pmf import ProfileNodes
@@ -45,6 +49,11 @@ _FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN = 1.0, 3.0, 4.0
 _SHARED = 3
 """So many small batches' nodes are looked at together on multi-resolution grids."""
 _LOG_TAIL = -40.0
+_FEWEST, _LARGEST_WIDTH = 3, 3.0
+"""Batches of an epoch, and deviations of the noise of a gradient, with which the rule of rejection is tried."""
+_CLOSE, _UNCLEAR, _ALIKE, _LEAST = 2.0, 1.5, 0.1, 1e-4
+"""By which factor rough bounds must differ to be clear, and from which shift on they never are; shares of epsilon for
+which the same constants are used."""
 _CAREFUL, _NOISY = 3.0, 0.8
 """Where gradients are below so many deviations of the noise, estimates between the epsilons that were scanned are too
 large by such a factor, but what is exposed is not."""
@@ -79,35 +88,47 @@ class FullEpoch(ShuffledEpoch):
 
     finer = None
 
+    @property
+    def even(self) -> Majorant:
+        """The weights of later batches by the rule of rejection: the first of them stands apart."""
+        return Majorant(self.rounds - 2, 1.0, 1, 1.0, 0.0)
+
     def chosen(self, epsilon: float, reverse: bool) -> Majorant | None:
         """The pool and the weights that seem best at epsilon >= 0."""
-        return _chosen(self, reverse, epsilon)
+        return _chosen(self, reverse, epsilon)[0]
+
+    def payoff(self, epsilon: float, reverse: bool, majorant: Majorant) -> Vertices:
+        """J, as a function of the sum of later batches."""
+        term = self.term(epsilon, reverse)
+        if majorant != self.even:
+            return first_payoff(term, self.known(epsilon), majorant.pool)
+        lack = (self.rounds * self.batch_size - self.dataset_size) / self.batch_size
+        return rejection_payoff(term, self.known(epsilon), self.rounds, lack, _rejection(self, reverse, epsilon))
 
     def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """As `worst_case`, with the recursion in place of worst-case terms; 1 where not tried."""
-        majorant = _chosen(self, reverse, epsilon)
-        if majorant is None or majorant.many < 2:
-            return 1.0
-        return _by_dynamic_program(self, epsilon, reverse, majorant, effort)
+        plans = [plan for plan in _planned(self, reverse, epsilon) if plan.many > 1]
+        return min((_by_dynamic_program(self, epsilon, reverse, plan, effort) for plan in plans), default=1.0)
 
     def worst_case(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> ProfileNodes:
-        """(node, delta) of each, with the pool and the weights that seem best."""
+        """(node, delta) of each, with the rules and the weights that seem best."""
         nodes: list[tuple[float, float]] = []
-        for majorant, group in groupby(epsilons, lambda epsilon: _chosen(self, reverse, epsilon)):
+        for plans, group in groupby(epsilons, lambda epsilon: _planned(self, reverse, epsilon)):
             some = [*group]
-            if majorant is None:
-                nodes += [(epsilon, 1.0) for epsilon in some]
-            else:
-                nodes += self.with_majorant(majorant, some, reverse, resolution, log_tail)
+            found = [self.with_majorant(plan, some, reverse, resolution, log_tail) for plan in plans]
+            nodes += [
+                min(each, key=lambda node: node[1]) for each in zip([(e, 1.0) for e in some], *found, strict=True)
+            ]
         return nodes
 
     def with_majorant(
         self, majorant: Majorant, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
     ) -> ProfileNodes:
         """(node, delta) of each with these weights of later batches."""
-        terms, knowns = [self.term(e, reverse) for e in epsilons], [self.known(e) for e in epsilons]
+        terms = [self.term(epsilon, reverse) for epsilon in epsilons]
+        payoffs = [self.payoff(epsilon, reverse, majorant) for epsilon in epsilons]
         waves = self.batch_size >= _SMALL_BATCH or len(terms) < _SHARED
-        found = worst_case_with_first(terms, knowns, majorant, self.first, resolution, log_tail, waves)
+        found = worst_case_with_first(terms, payoffs, majorant, self.first, resolution, log_tail, waves)
         return [(node, self.exposed(value, majorant, e)) for (node, value), e in zip(found, epsilons, strict=True)]
 
     def exposed(self, value: float, majorant: Majorant, epsilon: float) -> float:
@@ -118,27 +139,61 @@ class FullEpoch(ShuffledEpoch):
 
 @lru_cache(maxsize=1024)
 def _by_dynamic_program(epoch: FullEpoch, epsilon: float, reverse: bool, majorant: Majorant, effort: Effort) -> float:
-    term, known = epoch.term(epsilon, reverse), epoch.known(epsilon)
-    found = dynamic_program_with_first(term, known, majorant, epoch.first, _LOG_TAIL, effort)
+    term, payoff = epoch.term(epsilon, reverse), epoch.payoff(epsilon, reverse, majorant)
+    found = dynamic_program_with_first(term, payoff, majorant, epoch.first, _LOG_TAIL, effort)
     return epoch.exposed(found, majorant, epsilon)
 
 
 @lru_cache(maxsize=4096)
-def _chosen(epoch: FullEpoch, reverse: bool, epsilon: float) -> Majorant | None:
-    """The weights with the least bound, about, from rough sums of 1, 2, 4, ... terms; None if there are none."""
-    majorants, alike, exposed, alone = _majorants(epoch)
+def _planned(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majorant, ...]:
+    """The weights of the rule with the least bound, about, or of both where that is not clear."""
+    chosen, value = _chosen(epoch, reverse, epsilon, pools=False)
+    plans = [] if chosen is None else [(value, chosen)]
+    if epoch.rounds >= _FEWEST and epoch.sigma * _LARGEST_WIDTH >= 1.0:
+        plans.append((epoch.first * _rejection(epoch, reverse, epsilon).worth, epoch.even))
+    least = min((value for value, _ in plans), default=0.0)
+    clear = epoch.shift < _UNCLEAR
+    return tuple(plan for value, plan in plans if value <= _CLOSE * least or not clear)
+
+
+def _rejection(epoch: FullEpoch, reverse: bool, epsilon: float) -> Rejection:
+    """The constants of rejection with the least bound, about; the same for neighboring epsilons."""
+    step = round(math.log(epsilon) / _ALIKE) if epsilon > 0.0 else None
+    return _rejection_at(epoch, reverse, 0.0 if step is None else math.exp(_ALIKE * step))
+
+
+@lru_cache(maxsize=1024)
+def _rejection_at(epoch: FullEpoch, reverse: bool, epsilon: float) -> Rejection:
+    below, above = epsilon * (1.0 - _ALIKE), max(epsilon, _LEAST) * (1.0 + _ALIKE)
+    alike = np.array([epoch.rounds - 1.0])
+    worth, fewer, more = (
+        max(float(_worst_case(epoch, reverse, at, alike)[0]), 1e-300) / epoch.first for at in (epsilon, above, below)
+    )
+    slope = math.log(more / fewer) / (above - below) * math.exp(-epsilon) / epoch.rounds
+    return find_rejection(epoch.term(epsilon, reverse), epoch.known(epsilon), epoch.rounds, worth, slope)
+
+
+@lru_cache(maxsize=4096)
+def _chosen(epoch: FullEpoch, reverse: bool, epsilon: float, pools: bool = True) -> tuple[Majorant | None, float]:
+    """The weights with the least bound, about, from rough sums of 1, 2, 4, ... terms, and what it is."""
+    majorants, alike, exposed, alone = _majorants(epoch, pools)
     if not majorants:
-        return None
-    careful = _CAREFUL if epoch.sigma * _NOISY > 1.0 else 1.0
-    values = _worst_case(epoch, reverse, epsilon, alike) + careful * (exposed * epoch.known(epsilon) + alone)
-    return majorants[int(np.argmin(values))]
+        return None, math.inf
+    added = _careful(epoch) * (exposed * epoch.known(epsilon) + alone)
+    values = _worst_case(epoch, reverse, epsilon, alike) + added
+    best = int(np.argmin(values))
+    return majorants[best], float(values[best])
+
+
+def _careful(epoch: FullEpoch) -> float:
+    return _CAREFUL if epoch.sigma * _NOISY > 1.0 else 1.0
 
 
 @lru_cache(maxsize=32)
-def _majorants(epoch: FullEpoch) -> tuple[list[Majorant], FloatArray, FloatArray, FloatArray]:
+def _majorants(epoch: FullEpoch, several: bool) -> tuple[list[Majorant], FloatArray, FloatArray, FloatArray]:
     """All that are tried, about as many equal weights as they are, and what they expose: a share, and a constant."""
     sizes = epoch.batch_size, epoch.dataset_size
-    pools = [pool for pool in _POOLS if pool == 1 or _EVEN * pool**2 <= epoch.rounds]
+    pools = [pool for pool in _POOLS if pool == 1 or (several and _EVEN * pool**2 <= epoch.rounds)]
     found = [find_majorant(1.0 / epoch.sigma, *sizes, exponent, pool) for pool in pools for exponent in EXPONENTS]
     majorants = [each for each in found if each is not None]
     weights = [(each.many * each.low + each.few * each.high + each.pool) ** 2 for each in majorants]

@@ -211,8 +211,10 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         # Where worst-case terms pass delta one control for every threshold may have passed it already.
         gain = math.log(delta) - math.log(self.by_dynamic_program(guess, reverse))
         if gain > 0.0:
-            guess = crossing.moved(guess, self.by_dynamic_program(guess, reverse))
-            guess = crossing.moved(guess, self.by_dynamic_program(guess, reverse))
+            nearer = crossing.moved(guess, self.by_dynamic_program(guess, reverse))
+            value = self.by_dynamic_program(nearer, reverse)
+            # Where it is not tried worst-case terms have to do.
+            guess, gain = (crossing.moved(nearer, value), gain) if value < 1.0 else (guess, 0.0)
 
         def fine(epsilons: Sequence[float]) -> ProfileNodes:
             worst: ProfileNodes = [(epsilon, 1.0) for epsilon in epsilons]
