@@ -49,7 +49,9 @@ from calipers.numerics.types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
 _FFT_CONSTANT = 12.0
-_MANY = 8
+_MANY, _MANY_IN_A_BLOCK = 8, 200
+"""From so high powers on, errors of a transform are damped by the product, and few coefficients are summed directly:
+fewer terms of a block lose less than its transforms do."""
 
 
 # Let glibc keep the memory of arrays that are freed, up to 64 MiB; elsewhere this does nothing. It returns arrays
@@ -234,12 +236,17 @@ def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[
     spectrum = _power(base, lowest) if lowest > 0 else np.ones_like(base)
     results: list[tuple[FloatArray, float]] = []
     for power in range(lowest, top + 1):
-        values = scipy.fft.irfft(spectrum, n)
+        direct = low_frequencies([(weights, power)], spectrum, n, _MANY_IN_A_BLOCK)
+        others, sharper, summed = spectrum, spectrum, 0.0
+        if direct is not None:
+            others, sharper, summed = spectrum.copy(), spectrum.copy(), direct.error
+            others[direct.index], sharper[direct.index] = 0.0, direct.values
+        values = scipy.fft.irfft(sharper, n)
         norm = two_norm(values)
         rounding = (4.0 * UNIT_ROUNDOFF * max(power, 1) + 2.0 * per_transform) * norm
-        rest = float(np.sum(_squares(spectrum) / squares))
+        rest = float(np.sum(_squares(others) / squares))
         damped = per_transform * math.sqrt(2.0 * rest / n) if power >= _MANY else math.inf
-        results.append((values, 1.02 * (power * min(data_error, damped) + rounding)))
+        results.append((values, 1.02 * (power * min(data_error, damped) + summed + rounding)))
         if power < top:
             spectrum = spectrum * base
     _refuse_growth(top * math.sqrt(n) * data_error, top, n)

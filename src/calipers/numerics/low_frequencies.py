@@ -40,13 +40,16 @@ class LowFrequencies:
     error: float
 
 
-def low_frequencies(factors: Sequence[tuple[FloatArray, int]], product: np.ndarray, n: int) -> LowFrequencies | None:
+def low_frequencies(
+    factors: Sequence[tuple[FloatArray, int]], product: np.ndarray, n: int, fewest: int = _FEWEST
+) -> LowFrequencies | None:
     """The coefficients of the product of all (weights on Z/n, count) that are not negligible, where they are few.
 
     `product` holds rough coefficients (those of `rfft`), which decide where to look and nothing else. Weights have
-    a sum near 1 and are taken as they stand. None where it would cost too much or change little.
+    a sum near 1 and are taken as they stand. None where it would cost too much, or change little: of fewer than
+    `fewest` terms.
     """
-    if sum(count for _, count in factors) < _FEWEST:
+    if sum(count for _, count in factors) < fewest:
         return None
     index = np.flatnonzero(np.abs(product) > _WORTH)
     if not 0 < len(index) <= _MOST_FREQUENCIES:

@@ -29,7 +29,7 @@ from calipers.bracket import Side
 from calipers.memoize import memoize
 from calipers.numerics.elementary import bisect, distinct, log_sums_at
 from calipers.numerics.fourier import fast_length, product_with_large_jumps
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import BoolArray, FloatArray
 from calipers.pld.composition.convolve import (
     LatticePlan,
     LatticeTooLongError,
@@ -48,7 +48,7 @@ from calipers.pld.composition.direction import (
 )
 from calipers.pld.composition.factors import Factor, joined, window_of
 from calipers.pld.composition.lattice import LatticeMeasure, Window, rescore, resplit, score_pmf, split_pmf
-from calipers.pld.composition.saddle import saddle_for_epsilon
+from calipers.pld.composition.saddle import saddle_for_delta, saddle_for_epsilon
 from calipers.pld.composition.tails import ErrorTerms, LowerTail, TailFocus, UpperTail, lower_tail, upper_tail
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import KnownPmfs
@@ -57,45 +57,50 @@ StepKind = tuple[PrivacyLossPmf, PrivacyLossPmf, int]
 """Small and large steps of one kind, and how many steps there are."""
 Tail = TypeVar("Tail", UpperTail, LowerTail)
 
-_CELLS = 0.01
+_CELLS = 0.005
 """Cells of one step, in deviations of the observation."""
 _DEVIATIONS, _EXPECTED = 2.0, 0.25
 """A step beyond so many deviations of the sum of smaller ones is large, unless more than so many would be expected."""
 _MOST_EXPECTED, _MOST_KINDS = 6.0, 12
-_POINTS, _CURVE, _ROUGH = 4e5, 1e5, 4e4
+_POINTS, _CURVE = 2e5, 1e5
 """Points of the lattice of totals: of an answer, of a curve, and of a first look."""
-_RESOLVED, _FINE = 1.5e-3, 0.05
+_RESOLVED, _FINE = 5e-3, 0.05
 """That lattice need be no finer than this share of the deviation of the small steps' sum; the lattice on which blocks
 are made, in deviations of one step."""
-_BLOCKS = 32
-"""Steps of a kind are made in about so many blocks: of few the lattice of totals rounds little."""
+_BLOCKS = range(24, 41)
+"""Steps of a kind are made in so many blocks: of few the lattice of totals rounds little. Single steps are left over
+where their number is not a multiple."""
 _ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 90))
 """Tilts that are tried."""
 _LOOKS, _FURTHER = 4, 1.07
 _DECIDING = 0.2
 """Thresholds are at least about this share of the epsilon that is asked about."""
-_ESCAPE = 25.0
-"""Log of how much smaller than delta the mass is that may leave a window."""
+_ESCAPE, _NEGLIGIBLE = 12.0, 10.0
+"""Logs of how much smaller than delta the mass is that may leave a window, and that of steps counted as infinite."""
 
 
-def size_threshold(factors: Sequence[tuple[PrivacyLossPmf, int]]) -> tuple[float, float]:
-    """(threshold, deviation): how large a step has to be to count as large, and how far the sum of the others deviates.
+def size_beyond(pmfs: CountedPmfs, expected: float) -> float:
+    """The size |log ratio| beyond which P expects less than so many steps, or the largest size of all."""
+    size = np.concatenate([np.abs(pmf.log_ratio) for pmf, _ in pmfs])
+    order = np.argsort(size, kind="stable")
+    mass = np.concatenate([count * np.exp(pmf.log_p) for pmf, count in pmfs])[order]
+    often = np.flatnonzero(np.cumsum(mass[::-1])[::-1] >= expected)
+    return float(size[order[often[-1] if len(often) else -1]])
 
-    Of few heavy-tailed steps `_DEVIATIONS` would call ever more of them large; it ends where `_EXPECTED` are expected.
+
+def size_threshold(pmfs: CountedPmfs) -> tuple[float, float]:
+    """How large a step has to be to count as large, and the deviation of the sum of all smaller ones.
+
+    The threshold is `_DEVIATIONS` of that sum. Of few heavy-tailed steps this would call ever more of them large; it
+    ends where `_EXPECTED` are expected.
     """
-    masses = [np.exp(pmf.log_p) for pmf, _ in factors]
-    ratio = np.concatenate([np.abs(pmf.log_ratio) for pmf, _ in factors])
-    expected = np.concatenate([count * p for p, (_, count) in zip(masses, factors, strict=True)])
-    order = np.argsort(ratio, kind="stable")
-    often = np.flatnonzero(np.cumsum(expected[order][::-1])[::-1] >= _EXPECTED)
-    lowest = float(ratio[order[often[-1]]]) if len(often) else float(ratio[order[-1]])
-    found, deviation = math.inf, 0.0
+    lowest, found, deviation = size_beyond(pmfs, _EXPECTED), math.inf, 0.0
     for _ in range(60):
         variance = 0.0
-        for p, (pmf, count) in zip(masses, factors, strict=True):
+        for pmf, count in pmfs:
             inside = np.abs(pmf.log_ratio) <= found
             if np.any(inside):
-                weights, small = p[inside], pmf.log_ratio[inside]
+                weights, small = np.exp(pmf.log_p[inside]), pmf.log_ratio[inside]
                 center = float(np.average(small, weights=weights))
                 variance += count * float(np.average((small - center) ** 2, weights=weights))
         deviation = math.sqrt(variance)
@@ -106,11 +111,22 @@ def size_threshold(factors: Sequence[tuple[PrivacyLossPmf, int]]) -> tuple[float
     return found, deviation
 
 
+def _taken(pmf: PrivacyLossPmf, chosen: BoolArray, p_inf: float = 0.0) -> PrivacyLossPmf:
+    """Some of its atoms, and this P-mass at infinity."""
+    ratio, log_p, log_q = (values[chosen] for values in (pmf.log_ratio, pmf.log_p, pmf.log_q))
+    return replace(pmf, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=p_inf, q_zero=0.0, whole=False)
+
+
 def _restricted(pmf: PrivacyLossPmf, large: bool, threshold: float) -> PrivacyLossPmf:
     """The atoms of one size; what is at infinity is left to whoever charges it."""
-    chosen = (np.abs(pmf.log_ratio) > threshold) == large
-    ratio, log_p, log_q = (values[chosen] for values in (pmf.log_ratio, pmf.log_p, pmf.log_q))
-    return replace(pmf, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=0.0, q_zero=0.0, whole=False)
+    return _taken(pmf, (np.abs(pmf.log_ratio) > threshold) == large)
+
+
+def _within(pmf: PrivacyLossPmf, far: float) -> PrivacyLossPmf:
+    """Without the steps beyond a size: UPPER they are counted as infinite, LOWER no test rejects where there is one."""
+    inside = np.abs(pmf.log_ratio) <= far
+    beyond = float(np.exp(pmf.log_p[~inside]).sum()) * math.exp(2.0 * pmf.rounding + pmf.shift_error)
+    return _taken(pmf, inside, pmf.p_inf + beyond if pmf.side is Side.UPPER else pmf.p_inf)
 
 
 class SizedSteps:
@@ -132,21 +148,42 @@ class SizedSteps:
         return Direction.of(kinds)[0]
 
     @functools.cached_property
-    def _log_moments(self) -> FloatArray:
-        """log E_Q[L^t; some step is large] at the orders that are tried."""
-        total, large = np.zeros(len(_ORDERS)), np.zeros(len(_ORDERS))
-        for (small, count), (jump, _) in zip(*self._parts[Side.UPPER], strict=True):
-            usual, rare = (log_sums_at(_ORDERS, pmf.log_ratio, pmf.log_q) for pmf in (small, jump))
-            total, large = total + count * usual, large + count * np.logaddexp(0.0, rare - usual)
-        # log(e^large - 1), whatever its size.
-        return np.asarray(total + large + np.log(-np.expm1(-np.maximum(large, 1e-300))))
+    def largest(self) -> float:
+        """The largest log ratio of a step."""
+        return max(float(pmf.log_ratio[-1]) for pmf, _ in self.pmfs[Side.UPPER])
 
-    def _plan(self, center: float, log_escape: float, points: float) -> LatticePlan:
-        """Tilted to where outcomes with a large step are most visible at epsilon = center."""
-        moments = self._log_moments
+    def one_step(self, epsilon: float) -> float:
+        """The divergence at epsilon of one large step alone, times the number of steps."""
+        return math.fsum(
+            n * float(np.sum(np.exp(pmf.log_p) * np.maximum(-np.expm1(epsilon - pmf.log_ratio), 0.0)))
+            for pmf, n in self._parts[Side.UPPER][1]
+        )
+
+    def guess(self, log_delta: float) -> float:
+        """About the epsilon of outcomes without a large step."""
+        return saddle_for_delta(self._small.pilot(self.log_tail), log_delta).mean
+
+    @functools.cached_property
+    def _log_moments(self) -> tuple[FloatArray, FloatArray]:
+        """log E_Q[L^t], and the same of outcomes in which some step is large, at the orders that are tried."""
+        small, large = np.zeros(len(_ORDERS)), np.zeros(len(_ORDERS))
+        for (usual, count), (jump, _) in zip(*self._parts[Side.UPPER], strict=True):
+            log_small, log_large = (log_sums_at(_ORDERS, pmf.log_ratio, pmf.log_q) for pmf in (usual, jump))
+            small, large = small + count * log_small, large + count * np.logaddexp(0.0, log_large - log_small)
+        # log(e^large - 1), whatever its size.
+        return small + large, np.asarray(small + large + np.log(-np.expm1(-np.maximum(large, 1e-300))))
+
+    def _plan(self, center: float, log_delta: float, points: float) -> LatticePlan:
+        """Tilted to where outcomes with a large step are most visible at epsilon = center.
+
+        In units of the tilted mass, a delta at center is e^(log_delta + (tilt - 1) center) / E_Q[L^tilt], and a share of
+        that may leave the window.
+        """
+        everything, moments = self._log_moments
         chosen = int(np.argmin(moments - (_ORDERS - 1.0) * center))
+        log_escape = min(log_delta + (_ORDERS[chosen] - 1.0) * center - everything[chosen], 0.0) - _ESCAPE
         beyond = np.arange(len(_ORDERS)) > chosen
-        spans = (moments[beyond] - moments[chosen] - log_escape) / (_ORDERS[beyond] - _ORDERS[chosen])
+        spans = (moments[beyond] - everything[chosen] - log_escape) / (_ORDERS[beyond] - _ORDERS[chosen])
         far = float(np.min(spans, initial=1e3)) + 8.0 * self.deviation
         step = max(far / points, _RESOLVED * self.deviation)
         fine = min(step, _FINE * self.deviation / math.sqrt(sum(n for _, n in self.pmfs[Side.UPPER])))
@@ -177,9 +214,9 @@ class SizedSteps:
         escape = min(log_escape_for(saddle, 0.02 * tolerance), -20.0)
         return TailQuery(saddle, eta, self.log_tail, escape, TailFocus(epsilon=center))
 
-    def upper(self, center: float, log_escape: float, tolerance: float, points: float) -> UpperTail:
+    def upper(self, center: float, log_delta: float, tolerance: float, points: float) -> UpperTail:
         """Nodes of an upper bound of the divergence, dense around epsilon = center."""
-        plan, focus = self._plan(center, log_escape, points), TailFocus(epsilon=center)
+        plan, focus = self._plan(center, log_delta, points), TailFocus(epsilon=center)
         far, log_leak = self._small.end(self.log_tail)
         without = UpperTail.least(
             [self._small.upper(self._query(center, tolerance)), UpperTail(np.array([far]), np.array([log_leak]))]
@@ -190,9 +227,9 @@ class SizedSteps:
         with np.errstate(divide="ignore"):
             return UpperTail(nodes, np.log(total) + 1e-13)
 
-    def lower(self, center: float, log_escape: float, tolerance: float, points: float) -> tuple[LowerTail, LowerTail]:
+    def lower(self, center: float, log_delta: float, tolerance: float, points: float) -> tuple[LowerTail, LowerTail]:
         """Tests of outcomes without a large step, and of those with one, around epsilon = center."""
-        plan, focus = self._plan(center, log_escape, points), TailFocus(epsilon=center)
+        plan, focus = self._plan(center, log_delta, points), TailFocus(epsilon=center)
         return self._small.lower(self._query(center, tolerance)), _shortened(self._large_lower, plan, focus)
 
 
@@ -201,9 +238,11 @@ class LargeSteps:
 
     def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
         self.reverse, self.log_delta, self.log_tail, self.tolerance = direction.reverse, log_delta, log_tail, tolerance
+        upper, lower = direction.upper_pmfs(_CELLS, log_tail, None), direction.lower_pmfs(_CELLS, log_tail, None)
+        far = size_beyond(upper, math.exp(log_delta - _NEGLIGIBLE))
         self.pmfs: dict[Side, CountedPmfs] = {
-            Side.UPPER: direction.upper_pmfs(_CELLS, log_tail, None),
-            Side.LOWER: direction.lower_pmfs(_CELLS, log_tail, None),
+            side: [(_within(pmf, far), count) for pmf, count in pmfs]
+            for side, pmfs in ((Side.UPPER, upper), (Side.LOWER, lower))
         }
         self.threshold, self.deviation = size_threshold(self.pmfs[Side.UPPER])
         least = self._sized(0)
@@ -222,22 +261,28 @@ class LargeSteps:
     @memoize
     def upper(self, center: float, points: float = _POINTS) -> UpperTail:
         """Nodes of an upper bound of the divergence, dense around epsilon = center."""
-        return self._around(center).upper(center, self.log_delta - _ESCAPE, self.tolerance, points)
+        return self._around(center).upper(center, self.log_delta, self.tolerance, points)
 
     @memoize
     def lower(self, center: float, points: float = _POINTS) -> tuple[LowerTail, LowerTail]:
         """Tests around epsilon = center: of outcomes without a large step, and of those with one."""
-        return self._around(center).lower(center, self.log_delta - _ESCAPE, self.tolerance, points)
+        return self._around(center).lower(center, self.log_delta, self.tolerance, points)
 
-    def epsilon(self, delta: float, guess: float) -> BoundsWithTest:
+    def guess(self, delta: float) -> float:
+        """About the epsilon at delta: of outcomes without a large step, or of one large step alone."""
+        least = self._sized(0)
+        alone = bisect(0.0, least.largest, lambda at: least.one_step(at) > delta, 60, share=1e-3)[0]
+        return max(least.guess(math.log(delta)), alone)
+
+    def epsilon(self, delta: float) -> BoundsWithTest:
         """Bounds of the smallest epsilon >= 0 with divergence at most delta."""
-        center = guess
+        center = self.guess(delta)
         for _ in range(_LOOKS):
-            found, before = self.upper(center, _ROUGH).epsilon(delta), center
-            center = found if 0.0 < found < math.inf else center
+            best, before = self.upper(center).epsilon(delta), center
+            center = best if 0.0 < best < math.inf else 2.0 * center
             if 0.8 < center / max(before, 1e-12) < 1.25:
                 break
-        best, below = self.upper(center).epsilon(delta), 0.0
+        below = 0.0
         if 0.0 < best < math.inf:
             tests = self.lower(best)
             below, _ = bisect(0.0, best, lambda at: sum(part.delta(at) for part in tests) > delta, 60, share=1e-6)
@@ -305,8 +350,8 @@ def _factors(kinds: Sequence[StepKind], plan: LatticePlan, side: Side) -> list[l
     for kind in kinds:
         rest = kind[2]
         if plan.in_blocks(rest):
-            size = rest // _BLOCKS
-            times, rest = divmod(rest, size)
+            times = min(_BLOCKS, key=lambda blocks: kind[2] % blocks)
+            size, rest = divmod(rest, times)
             measures = _in_two_parts(kind, plan.fine_step, plan.tilt, side)
             ranges = [small_range(small, size) for small, _ in measures]
             inside = min(low for low, _ in ranges), max(high for _, high in ranges)

@@ -228,7 +228,7 @@ def _conditioned_epsilon(
     return (
         BoundsWithTest(0.0, math.inf, math.inf, direction.reverse)
         if apart is None
-        else apart.epsilon(delta, saddle.mean)
+        else apart.epsilon(delta)
     )
 
 

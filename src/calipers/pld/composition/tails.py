@@ -200,6 +200,18 @@ def decay_norm(rate: float, n: int) -> float:
     return math.sqrt(min(float(n), -1.0 / math.expm1(-2.0 * rate))) * (1.0 + 1e-12)
 
 
+def _weight_norm(tilt: float, step: float) -> float:
+    """At least the 2-norm of g(m step), m = 1, 2, ..., with g(y) = e^(-(tilt-1) y) - e^(-tilt y) and tilt > 1.
+
+    g rises to its largest value and falls from there, so the sum of squares exceeds the integral 1 / (2 a b (a + b)),
+    a = tilt - 1 and b = tilt, by at most one such value: the square of g <= 1/(e a).
+    """
+    if tilt <= 1.0:
+        return math.inf
+    least, most = tilt - 1.0, tilt
+    return math.sqrt(1.0 / (2.0 * step * least * most * (least + most)) + (math.e * least) ** -2)
+
+
 def _missed(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatArray:
     """What each tail sum may miss: mass beyond the last position, with weights at most e^(-rate distance)."""
     window = measure.window
@@ -293,7 +305,7 @@ def upper_tail(
     rate = (tilt - 1.0) * step
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
     peak = min(peak, -math.expm1(-n * step))  # inside the window y < n step, so g(y) <= 1 - e^(-y)
-    spread = min(decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
+    spread = min(decay_norm(rate, n), peak * math.sqrt(n), _weight_norm(tilt, step))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, above: FloatArray, below: FloatArray) -> tuple[FloatArray, FloatArray]:
         rounding = 16.0 * (n + 300) * UNIT_ROUNDOFF * np.abs(above)
