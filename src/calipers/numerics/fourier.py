@@ -44,7 +44,7 @@ import numpy as np
 import scipy.fft
 
 from calipers.errors import CertificationError
-from calipers.numerics.low_frequencies import low_frequencies
+from calipers.numerics.low_frequencies import low_frequencies, low_frequencies_of_powers
 from calipers.numerics.types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -235,12 +235,13 @@ def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[
     lowest = top - number + 1
     spectrum = _power(base, lowest) if lowest > 0 else np.ones_like(base)
     results: list[tuple[FloatArray, float]] = []
-    for power in range(lowest, top + 1):
-        direct = low_frequencies([(weights, power)], spectrum, n, _MANY_IN_A_BLOCK)
+    powers = range(lowest, top + 1)
+    direct = low_frequencies_of_powers(weights, powers, spectrum, n) if lowest >= _MANY_IN_A_BLOCK else None
+    for i, power in enumerate(powers):
         others, sharper, summed = spectrum, spectrum, 0.0
         if direct is not None:
-            others, sharper, summed = spectrum.copy(), spectrum.copy(), direct.error
-            others[direct.index], sharper[direct.index] = 0.0, direct.values
+            others, sharper, summed = spectrum.copy(), spectrum.copy(), direct[i].error
+            others[direct[i].index], sharper[direct[i].index] = 0.0, direct[i].values
         values = scipy.fft.irfft(sharper, n)
         norm = two_norm(values)
         rounding = (4.0 * UNIT_ROUNDOFF * max(power, 1) + 2.0 * per_transform) * norm

@@ -62,19 +62,18 @@ _CELLS = 0.005
 _DEVIATIONS, _EXPECTED = 2.0, 0.25
 """A step beyond so many deviations of the sum of smaller ones is large, unless more than so many would be expected."""
 _MOST_EXPECTED, _MOST_KINDS = 6.0, 12
-_POINTS, _CURVE = 2e5, 1e5
-"""Points of the lattice of totals: of an answer, of a curve, and of a first look."""
-_RESOLVED, _FINE = 5e-3, 0.05
-"""That lattice need be no finer than this share of the deviation of the small steps' sum; the lattice on which blocks
-are made, in deviations of one step."""
+_POINTS, _RESOLVED, _FINE = 1e5, 0.01, 0.05
+"""The lattice of totals has about so many points, unless steps of this share of the deviation of the small steps' sum
+need fewer; the lattice on which blocks are made, in deviations of one step."""
 _BLOCKS = range(24, 41)
 """Steps of a kind are made in so many blocks: of few the lattice of totals rounds little. Single steps are left over
 where their number is not a multiple."""
 _ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 90))
 """Tilts that are tried."""
-_LOOKS, _FURTHER = 4, 1.07
-_DECIDING = 0.2
-"""Thresholds are at least about this share of the epsilon that is asked about."""
+_LOOKS, _NEAR, _FURTHER = 4, 0.8, 1.07
+"""Looks for an epsilon, each around the one before, until two have about this ratio; that of a curve's epsilons."""
+_DECIDING, _SEEN_BY_LATTICE = 0.2, 12.0
+"""Thresholds are at least about this share of the epsilon that is asked about, and so many steps of the lattice."""
 _ESCAPE, _NEGLIGIBLE = 12.0, 10.0
 """Logs of how much smaller than delta the mass is that may leave a window, and that of steps counted as infinite."""
 
@@ -173,11 +172,11 @@ class SizedSteps:
         # log(e^large - 1), whatever its size.
         return small + large, np.asarray(small + large + np.log(-np.expm1(-np.maximum(large, 1e-300))))
 
-    def _plan(self, center: float, log_delta: float, points: float) -> LatticePlan:
+    def plan(self, center: float, log_delta: float) -> LatticePlan:
         """Tilted to where outcomes with a large step are most visible at epsilon = center.
 
-        In units of the tilted mass, a delta at center is e^(log_delta + (tilt - 1) center) / E_Q[L^tilt], and a share of
-        that may leave the window.
+        In units of the tilted mass, a delta at center is e^(log_delta + (tilt - 1) center) / E_Q[L^tilt], and a share
+        of that may leave the window.
         """
         everything, moments = self._log_moments
         chosen = int(np.argmin(moments - (_ORDERS - 1.0) * center))
@@ -185,7 +184,7 @@ class SizedSteps:
         beyond = np.arange(len(_ORDERS)) > chosen
         spans = (moments[beyond] - everything[chosen] - log_escape) / (_ORDERS[beyond] - _ORDERS[chosen])
         far = float(np.min(spans, initial=1e3)) + 8.0 * self.deviation
-        step = max(far / points, _RESOLVED * self.deviation)
+        step = max(far / _POINTS, _RESOLVED * self.deviation)
         fine = min(step, _FINE * self.deviation / math.sqrt(sum(n for _, n in self.pmfs[Side.UPPER])))
         return LatticePlan(step, fine, float(_ORDERS[chosen]), log_escape)
 
@@ -214,23 +213,32 @@ class SizedSteps:
         escape = min(log_escape_for(saddle, 0.02 * tolerance), -20.0)
         return TailQuery(saddle, eta, self.log_tail, escape, TailFocus(epsilon=center))
 
-    def upper(self, center: float, log_delta: float, tolerance: float, points: float) -> UpperTail:
-        """Nodes of an upper bound of the divergence, dense around epsilon = center."""
-        plan, focus = self._plan(center, log_delta, points), TailFocus(epsilon=center)
-        far, log_leak = self._small.end(self.log_tail)
-        without = UpperTail.least(
-            [self._small.upper(self._query(center, tolerance)), UpperTail(np.array([far]), np.array([log_leak]))]
-        )
+    def _small_bound(self, least: float) -> float:
+        """At least the log of the divergence of outcomes without a large step at every epsilon >= least."""
+        saddle = saddle_for_epsilon(self._small.pilot(self.log_tail), least)
+        return math.log(self._small.moment_bound(least, saddle, self.log_tail))
+
+    def upper(self, center: float, least: float, log_delta: float, tolerance: float) -> UpperTail:
+        """Nodes of an upper bound of the divergence at epsilon >= least, dense around epsilon = center."""
+        plan, focus = self.plan(center, log_delta), TailFocus(epsilon=center)
+        without = UpperTail(np.array([least]), np.array([self._small_bound(least)]))
+        if without.log_delta_nodes[0] > log_delta - _NEGLIGIBLE:
+            far, log_leak = self._small.end(self.log_tail)
+            composed = self._small.upper(self._query(center, tolerance))
+            without = UpperTail.least([composed, UpperTail(np.array([far]), np.array([log_leak]))])
         found = [without, _shortened(self._large_upper, plan, focus)]
         nodes = distinct(np.concatenate([tail.epsilon_nodes for tail in found]))
         total = np.sum([tail.deltas(nodes) for tail in found], axis=0)
         with np.errstate(divide="ignore"):
             return UpperTail(nodes, np.log(total) + 1e-13)
 
-    def lower(self, center: float, log_delta: float, tolerance: float, points: float) -> tuple[LowerTail, LowerTail]:
-        """Tests of outcomes without a large step, and of those with one, around epsilon = center."""
-        plan, focus = self._plan(center, log_delta, points), TailFocus(epsilon=center)
-        return self._small.lower(self._query(center, tolerance)), _shortened(self._large_lower, plan, focus)
+    def lower(self, center: float, least: float, log_delta: float, tolerance: float) -> tuple[LowerTail, ...]:
+        """Tests at epsilon >= least of outcomes with a large step, and of those without where they show anything."""
+        plan, focus = self.plan(center, log_delta), TailFocus(epsilon=center)
+        large = _shortened(self._large_lower, plan, focus)
+        if self._small_bound(least) <= log_delta - _NEGLIGIBLE:
+            return (large,)
+        return large, self._small.lower(self._query(center, tolerance))
 
 
 class LargeSteps:
@@ -255,18 +263,23 @@ class LargeSteps:
         return found if found.both or larger == 0 else self._sized(larger - 1)
 
     def _around(self, center: float) -> SizedSteps:
-        """A large step decides about an epsilon of its own size: those that are far smaller only add mass."""
-        return self._sized(max(0, math.ceil(math.log2(max(_DECIDING * center / self.threshold, 1e-9)))))
+        """A large step decides about an epsilon of its own size: those that are far smaller only add mass.
+
+        Nor is a step large that the lattice of totals can hardly tell from none.
+        """
+        coarse = self._sized(0).plan(center, self.log_delta).step
+        least = max(_DECIDING * center, _SEEN_BY_LATTICE * coarse) / self.threshold
+        return self._sized(max(0, math.ceil(math.log2(max(least, 1e-9)))))
 
     @memoize
-    def upper(self, center: float, points: float = _POINTS) -> UpperTail:
-        """Nodes of an upper bound of the divergence, dense around epsilon = center."""
-        return self._around(center).upper(center, self.log_delta, self.tolerance, points)
+    def upper(self, center: float, least: float) -> UpperTail:
+        """Nodes of an upper bound of the divergence at epsilon >= least, dense around epsilon = center."""
+        return self._around(center).upper(center, least, self.log_delta, self.tolerance)
 
     @memoize
-    def lower(self, center: float, points: float = _POINTS) -> tuple[LowerTail, LowerTail]:
-        """Tests around epsilon = center: of outcomes without a large step, and of those with one."""
-        return self._around(center).lower(center, self.log_delta, self.tolerance, points)
+    def lower(self, center: float, least: float) -> tuple[LowerTail, ...]:
+        """Tests at epsilon >= least, dense around center: of outcomes with a large step, and of those without."""
+        return self._around(center).lower(center, least, self.log_delta, self.tolerance)
 
     def guess(self, delta: float) -> float:
         """About the epsilon at delta: of outcomes without a large step, or of one large step alone."""
@@ -278,31 +291,31 @@ class LargeSteps:
         """Bounds of the smallest epsilon >= 0 with divergence at most delta."""
         center = self.guess(delta)
         for _ in range(_LOOKS):
-            best, before = self.upper(center).epsilon(delta), center
+            best, before = self.upper(center, _NEAR * center).epsilon(delta), center
             center = best if 0.0 < best < math.inf else 2.0 * center
-            if 0.8 < center / max(before, 1e-12) < 1.25:
+            if _NEAR < center / max(before, 1e-12) < 1.0 / _NEAR:
                 break
         below = 0.0
         if 0.0 < best < math.inf:
-            tests = self.lower(best)
+            tests = self.lower(best, _NEAR * best)
             below, _ = bisect(0.0, best, lambda at: sum(part.delta(at) for part in tests) > delta, 60, share=1e-6)
         return BoundsWithTest(below, best, below, self.reverse)
 
     def delta(self, epsilon: float) -> BoundsWithTest:
         """Bounds of the divergence at epsilon."""
-        lower = sum(part.delta(epsilon) for part in self.lower(epsilon))
-        return BoundsWithTest(lower, min(1.0, self.upper(epsilon).delta(epsilon)), epsilon, self.reverse)
+        lower = sum(part.delta(epsilon) for part in self.lower(epsilon, epsilon))
+        return BoundsWithTest(lower, min(1.0, self.upper(epsilon, epsilon).delta(epsilon)), epsilon, self.reverse)
 
     def nodes(self, center: float, epsilon: FloatArray) -> UpperTail:
         """Upper bounds at every epsilon."""
         with np.errstate(divide="ignore"):
-            return UpperTail(epsilon, np.log(self.upper(center, _CURVE).deltas(epsilon)))
+            return UpperTail(epsilon, np.log(self.upper(center, float(epsilon[0])).deltas(epsilon)))
 
     def tests(self, center: float, epsilon: FloatArray) -> LowerTail:
         """The tests that show most at every epsilon, one of either kind."""
         rates = []
         for at in epsilon.tolist():
-            both = [tail.rates(at) for tail in self.lower(center, _CURVE)]
+            both = [tail.rates(at) for tail in self.lower(center, float(epsilon[0]))]
             rates.append([sum(column) for column in zip(*both, strict=True)])
         power, alpha = np.array(rates).T
         useful = (power > 0.0) & (alpha > 0.0)
