@@ -121,11 +121,17 @@ def _restricted(pmf: PrivacyLossPmf, large: bool, threshold: float) -> PrivacyLo
     return _taken(pmf, (np.abs(pmf.log_ratio) > threshold) == large)
 
 
-def _within(pmf: PrivacyLossPmf, far: float) -> PrivacyLossPmf:
-    """Without the steps beyond a size: UPPER they are counted as infinite, LOWER no test rejects where there is one."""
-    inside = np.abs(pmf.log_ratio) <= far
-    beyond = float(np.exp(pmf.log_p[~inside]).sum()) * math.exp(2.0 * pmf.rounding + pmf.shift_error)
-    return _taken(pmf, inside, pmf.p_inf + beyond if pmf.side is Side.UPPER else pmf.p_inf)
+def _without_largest(pmfs: CountedPmfs, expected: float) -> CountedPmfs:
+    """Without the largest steps, of which less than so many are expected.
+
+    UPPER counts them as infinite; LOWER rejects nowhere where there is one.
+    """
+    far, found = size_beyond(pmfs, expected), []
+    for pmf, count in pmfs:
+        inside = np.abs(pmf.log_ratio) <= far
+        beyond = float(np.exp(pmf.log_p[~inside]).sum()) * math.exp(2.0 * pmf.rounding + pmf.shift_error)
+        found.append((_taken(pmf, inside, pmf.p_inf + beyond if pmf.side is Side.UPPER else pmf.p_inf), count))
+    return found
 
 
 class SizedSteps:
@@ -246,11 +252,10 @@ class LargeSteps:
 
     def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
         self.reverse, self.log_delta, self.log_tail, self.tolerance = direction.reverse, log_delta, log_tail, tolerance
-        upper, lower = direction.upper_pmfs(_CELLS, log_tail, None), direction.lower_pmfs(_CELLS, log_tail, None)
-        far = size_beyond(upper, math.exp(log_delta - _NEGLIGIBLE))
+        negligible = math.exp(log_delta - _NEGLIGIBLE)
         self.pmfs: dict[Side, CountedPmfs] = {
-            side: [(_within(pmf, far), count) for pmf, count in pmfs]
-            for side, pmfs in ((Side.UPPER, upper), (Side.LOWER, lower))
+            Side.UPPER: _without_largest(direction.upper_pmfs(_CELLS, log_tail, None), negligible),
+            Side.LOWER: _without_largest(direction.lower_pmfs(_CELLS, log_tail, None), negligible),
         }
         self.threshold, self.deviation = size_threshold(self.pmfs[Side.UPPER])
         least = self._sized(0)
