@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from calipers.bracket import Side
 from calipers.memoize import memoize
 from calipers.numerics.elementary import bisect, distinct, log_sums_at
 from calipers.numerics.fourier import fast_length, product_with_large_jumps
-from calipers.numerics.types import BoolArray, FloatArray
+from calipers.numerics.types import FloatArray
 from calipers.pld.composition.convolve import (
     LatticePlan,
     LatticeTooLongError,
@@ -49,18 +48,16 @@ from calipers.pld.composition.direction import (
 from calipers.pld.composition.factors import Factor, joined, window_of
 from calipers.pld.composition.lattice import LatticeMeasure, Window, rescore, resplit, score_pmf, split_pmf
 from calipers.pld.composition.saddle import saddle_for_delta, saddle_for_epsilon
+from calipers.pld.composition.step_sizes import epsilon_of_one_step, restricted, size_threshold, without_largest
 from calipers.pld.composition.tails import ErrorTerms, LowerTail, TailFocus, UpperTail, lower_tail, upper_tail
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import KnownPmfs
 
 StepKind = tuple[PrivacyLossPmf, PrivacyLossPmf, int]
 """Small and large steps of one kind, and how many steps there are."""
-Tail = TypeVar("Tail", UpperTail, LowerTail)
 
-_CELLS = 0.005
+_CELLS = 0.0035
 """Cells of one step, in deviations of the observation."""
-_DEVIATIONS, _EXPECTED = 2.0, 0.25
-"""A step beyond so many deviations of the sum of smaller ones is large, unless more than so many would be expected."""
 _MOST_EXPECTED, _MOST_KINDS = 6.0, 12
 _POINTS, _RESOLVED, _FINE = 1e5, 0.01, 0.05
 """The lattice of totals has about so many points, unless steps of this share of the deviation of the small steps' sum
@@ -68,70 +65,14 @@ need fewer; the lattice on which blocks are made, in deviations of one step."""
 _BLOCKS = range(24, 41)
 """Steps of a kind are made in so many blocks: of few the lattice of totals rounds little. Single steps are left over
 where their number is not a multiple."""
-_ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 90))
+_ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 50))
 """Tilts that are tried."""
-_LOOKS, _NEAR, _FURTHER = 4, 0.8, 1.07
+_LOOKS, _NEAR, _FURTHER = 4, 0.9, 1.07
 """Looks for an epsilon, each around the one before, until two have about this ratio; that of a curve's epsilons."""
 _DECIDING, _SEEN_BY_LATTICE = 0.2, 12.0
 """Thresholds are at least about this share of the epsilon that is asked about, and so many steps of the lattice."""
-_ESCAPE, _NEGLIGIBLE = 12.0, 10.0
+_ESCAPE, _NEGLIGIBLE = 12.0, 12.0
 """Logs of how much smaller than delta the mass is that may leave a window, and that of steps counted as infinite."""
-
-
-def size_beyond(pmfs: CountedPmfs, expected: float) -> float:
-    """The size |log ratio| beyond which P expects less than so many steps, or the largest size of all."""
-    size = np.concatenate([np.abs(pmf.log_ratio) for pmf, _ in pmfs])
-    order = np.argsort(size, kind="stable")
-    mass = np.concatenate([count * np.exp(pmf.log_p) for pmf, count in pmfs])[order]
-    often = np.flatnonzero(np.cumsum(mass[::-1])[::-1] >= expected)
-    return float(size[order[often[-1] if len(often) else -1]])
-
-
-def size_threshold(pmfs: CountedPmfs) -> tuple[float, float]:
-    """How large a step has to be to count as large, and the deviation of the sum of all smaller ones.
-
-    The threshold is `_DEVIATIONS` of that sum. Of few heavy-tailed steps this would call ever more of them large; it
-    ends where `_EXPECTED` are expected.
-    """
-    lowest, found, deviation = size_beyond(pmfs, _EXPECTED), math.inf, 0.0
-    for _ in range(60):
-        variance = 0.0
-        for pmf, count in pmfs:
-            inside = np.abs(pmf.log_ratio) <= found
-            if np.any(inside):
-                weights, small = np.exp(pmf.log_p[inside]), pmf.log_ratio[inside]
-                center = float(np.average(small, weights=weights))
-                variance += count * float(np.average((small - center) ** 2, weights=weights))
-        deviation = math.sqrt(variance)
-        following = max(lowest, _DEVIATIONS * deviation)
-        if following >= found - 1e-3 * deviation:
-            break
-        found = following
-    return found, deviation
-
-
-def _taken(pmf: PrivacyLossPmf, chosen: BoolArray, p_inf: float = 0.0) -> PrivacyLossPmf:
-    """Some of its atoms, and this P-mass at infinity."""
-    ratio, log_p, log_q = (values[chosen] for values in (pmf.log_ratio, pmf.log_p, pmf.log_q))
-    return replace(pmf, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=p_inf, q_zero=0.0, whole=False)
-
-
-def _restricted(pmf: PrivacyLossPmf, large: bool, threshold: float) -> PrivacyLossPmf:
-    """The atoms of one size; what is at infinity is left to whoever charges it."""
-    return _taken(pmf, (np.abs(pmf.log_ratio) > threshold) == large)
-
-
-def _without_largest(pmfs: CountedPmfs, expected: float) -> CountedPmfs:
-    """Without the largest steps, of which less than so many are expected.
-
-    UPPER counts them as infinite; LOWER rejects nowhere where there is one.
-    """
-    far, found = size_beyond(pmfs, expected), []
-    for pmf, count in pmfs:
-        inside = np.abs(pmf.log_ratio) <= far
-        beyond = float(np.exp(pmf.log_p[~inside]).sum()) * math.exp(2.0 * pmf.rounding + pmf.shift_error)
-        found.append((_taken(pmf, inside, pmf.p_inf + beyond if pmf.side is Side.UPPER else pmf.p_inf), count))
-    return found
 
 
 class SizedSteps:
@@ -140,7 +81,7 @@ class SizedSteps:
     def __init__(self, pmfs: Mapping[Side, CountedPmfs], threshold: float, deviation: float, log_tail: float) -> None:
         self.pmfs, self.deviation, self.log_tail = pmfs, deviation, log_tail
         self._parts = {
-            side: [[(_restricted(pmf, large, threshold), n) for pmf, n in pmfs[side]] for large in (False, True)]
+            side: [[(restricted(pmf, large, threshold), n) for pmf, n in pmfs[side]] for large in (False, True)]
             for side in pmfs
         }
         self.expected = math.fsum(n * float(np.exp(pmf.log_p).sum()) for pmf, n in self._parts[Side.UPPER][1])
@@ -151,18 +92,6 @@ class SizedSteps:
         small, counts = {side: self._parts[side][0] for side in Side}, [n for _, n in self.pmfs[Side.UPPER]]
         kinds = [(KnownPmfs({side: small[side][i][0] for side in Side}), n) for i, n in enumerate(counts)]
         return Direction.of(kinds)[0]
-
-    @functools.cached_property
-    def largest(self) -> float:
-        """The largest log ratio of a step."""
-        return max(float(pmf.log_ratio[-1]) for pmf, _ in self.pmfs[Side.UPPER])
-
-    def one_step(self, epsilon: float) -> float:
-        """The divergence at epsilon of one large step alone, times the number of steps."""
-        return math.fsum(
-            n * float(np.sum(np.exp(pmf.log_p) * np.maximum(-np.expm1(epsilon - pmf.log_ratio), 0.0)))
-            for pmf, n in self._parts[Side.UPPER][1]
-        )
 
     def guess(self, log_delta: float) -> float:
         """About the epsilon of outcomes without a large step."""
@@ -194,20 +123,27 @@ class SizedSteps:
         fine = min(step, _FINE * self.deviation / math.sqrt(sum(n for _, n in self.pmfs[Side.UPPER])))
         return LatticePlan(step, fine, float(_ORDERS[chosen]), log_escape)
 
-    def _large_upper(self, plan: LatticePlan, focus: TailFocus) -> UpperTail:
-        """The part with a large step, from above."""
-        [factors] = _factors(self._kinds(Side.UPPER), plan, Side.UPPER)
-        composed = _composed(factors, window_of(factors, plan.log_escape), plan)
-        error_terms = ErrorTerms.of(self.pmfs[Side.UPPER], plan.tilt)
-        return upper_tail(composed, plan.step, plan.tilt, error_terms, focus)
+    @memoize
+    def _large(self, plan: LatticePlan, side: Side) -> tuple[LatticePlan, list[LatticeMeasure]]:
+        """The part with a large step, UPPER or under P and under Q, and its plan, as much coarser as it takes."""
+        try:
+            sides = _factors(self._kinds(side), plan, side)
+            window = functools.reduce(joined, [window_of(factors, plan.log_escape) for factors in sides])
+            return plan, [_composed(factors, window, plan) for factors in sides]
+        except LatticeTooLongError as error:
+            coarser = 1.2 * error.excess
+        return self._large(replace(plan, step=coarser * plan.step, fine_step=coarser * plan.fine_step), side)
 
-    def _large_lower(self, plan: LatticePlan, focus: TailFocus) -> LowerTail:
+    def _large_upper(self, center: float, log_delta: float, focus: TailFocus) -> UpperTail:
+        """The part with a large step, from above."""
+        plan, [measure] = self._large(self.plan(center, log_delta), Side.UPPER)
+        return upper_tail(measure, plan.step, plan.tilt, ErrorTerms.of(self.pmfs[Side.UPPER], plan.tilt), focus)
+
+    def _large_lower(self, center: float, log_delta: float) -> LowerTail:
         """Tests of outcomes with a large step."""
-        sides = _factors(self._kinds(Side.LOWER), plan, Side.LOWER)
-        window = joined(*(window_of(factors, plan.log_escape) for factors in sides))
-        under_p, under_q = (_composed(factors, window, plan) for factors in sides)
+        plan, [under_p, under_q] = self._large(self.plan(center, log_delta), Side.LOWER)
         error_terms = replace(ErrorTerms.of(self.pmfs[Side.LOWER], plan.tilt), infinite_lower=0.0)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, TailFocus(epsilon=center))
 
     def _kinds(self, side: Side) -> list[StepKind]:
         return [(small, large, n) for (small, n), (large, _) in zip(*self._parts[side], strict=True)]
@@ -224,15 +160,20 @@ class SizedSteps:
         saddle = saddle_for_epsilon(self._small.pilot(self.log_tail), least)
         return math.log(self._small.moment_bound(least, saddle, self.log_tail))
 
-    def upper(self, center: float, least: float, log_delta: float, tolerance: float) -> UpperTail:
-        """Nodes of an upper bound of the divergence at epsilon >= least, dense around epsilon = center."""
-        plan, focus = self.plan(center, log_delta), TailFocus(epsilon=center)
-        without = UpperTail(np.array([least]), np.array([self._small_bound(least)]))
-        if without.log_delta_nodes[0] > log_delta - _NEGLIGIBLE:
-            far, log_leak = self._small.end(self.log_tail)
-            composed = self._small.upper(self._query(center, tolerance))
-            without = UpperTail.least([composed, UpperTail(np.array([far]), np.array([log_leak]))])
-        found = [without, _shortened(self._large_upper, plan, focus)]
+    @memoize
+    def _small_upper(self, center: float, least: float, log_delta: float, tolerance: float) -> UpperTail:
+        """Outcomes without a large step at epsilon >= least, from above: by one moment where that is negligible."""
+        log_bound = self._small_bound(least)
+        if log_bound <= log_delta - _NEGLIGIBLE:
+            return UpperTail(np.array([least]), np.array([log_bound]))
+        far, log_leak = self._small.end(self.log_tail)
+        composed = self._small.upper(self._query(center, tolerance))
+        return UpperTail.least([composed, UpperTail(np.array([far]), np.array([log_leak]))])
+
+    def upper(self, center: float, least: float, log_delta: float, tolerance: float, near: float) -> UpperTail:
+        """Nodes of an upper bound of the divergence at epsilon >= least, tilted for `center`, dense around `near`."""
+        without = self._small_upper(center, least, log_delta, tolerance)
+        found = [without, self._large_upper(center, log_delta, TailFocus(epsilon=near))]
         nodes = distinct(np.concatenate([tail.epsilon_nodes for tail in found]))
         total = np.sum([tail.deltas(nodes) for tail in found], axis=0)
         with np.errstate(divide="ignore"):
@@ -240,8 +181,7 @@ class SizedSteps:
 
     def lower(self, center: float, least: float, log_delta: float, tolerance: float) -> tuple[LowerTail, ...]:
         """Tests at epsilon >= least of outcomes with a large step, and of those without where they show anything."""
-        plan, focus = self.plan(center, log_delta), TailFocus(epsilon=center)
-        large = _shortened(self._large_lower, plan, focus)
+        large = self._large_lower(center, log_delta)
         if self._small_bound(least) <= log_delta - _NEGLIGIBLE:
             return (large,)
         return large, self._small.lower(self._query(center, tolerance))
@@ -254,8 +194,8 @@ class LargeSteps:
         self.reverse, self.log_delta, self.log_tail, self.tolerance = direction.reverse, log_delta, log_tail, tolerance
         negligible = math.exp(log_delta - _NEGLIGIBLE)
         self.pmfs: dict[Side, CountedPmfs] = {
-            Side.UPPER: _without_largest(direction.upper_pmfs(_CELLS, log_tail, None), negligible),
-            Side.LOWER: _without_largest(direction.lower_pmfs(_CELLS, log_tail, None), negligible),
+            Side.UPPER: without_largest(direction.upper_pmfs(_CELLS, log_tail, None), negligible),
+            Side.LOWER: without_largest(direction.lower_pmfs(_CELLS, log_tail, None), negligible),
         }
         self.threshold, self.deviation = size_threshold(self.pmfs[Side.UPPER])
         least = self._sized(0)
@@ -277,9 +217,9 @@ class LargeSteps:
         return self._sized(max(0, math.ceil(math.log2(max(least, 1e-9)))))
 
     @memoize
-    def upper(self, center: float, least: float) -> UpperTail:
-        """Nodes of an upper bound of the divergence at epsilon >= least, dense around epsilon = center."""
-        return self._around(center).upper(center, least, self.log_delta, self.tolerance)
+    def upper(self, center: float, least: float, near: float) -> UpperTail:
+        """Nodes of an upper bound of the divergence at epsilon >= least, tilted for `center`, dense around `near`."""
+        return self._around(center).upper(center, least, self.log_delta, self.tolerance, near)
 
     @memoize
     def lower(self, center: float, least: float) -> tuple[LowerTail, ...]:
@@ -287,19 +227,20 @@ class LargeSteps:
         return self._around(center).lower(center, least, self.log_delta, self.tolerance)
 
     def guess(self, delta: float) -> float:
-        """About the epsilon at delta: of outcomes without a large step, or of one large step alone."""
-        least = self._sized(0)
-        alone = bisect(0.0, least.largest, lambda at: least.one_step(at) > delta, 60, share=1e-3)[0]
-        return max(least.guess(math.log(delta)), alone)
+        """About the epsilon at delta: of outcomes without a large step, or of one step alone."""
+        return max(self._sized(0).guess(math.log(delta)), epsilon_of_one_step(self.pmfs[Side.UPPER], delta))
 
     def epsilon(self, delta: float) -> BoundsWithTest:
         """Bounds of the smallest epsilon >= 0 with divergence at most delta."""
-        center = self.guess(delta)
+        following = self.guess(delta)
         for _ in range(_LOOKS):
-            best, before = self.upper(center, _NEAR * center).epsilon(delta), center
-            center = best if 0.0 < best < math.inf else 2.0 * center
-            if _NEAR < center / max(before, 1e-12) < 1.0 / _NEAR:
+            center, least = following, _NEAR * following
+            best = self.upper(center, least, center).epsilon(delta)
+            if 1.02 * least < best < center / _NEAR:
+                best = min(best, self.upper(center, least, best).epsilon(delta))
                 break
+            # Nothing is known below `least`; and a lattice may end before the answer.
+            following = best if 1.02 * least < best < math.inf else (0.5 if best < center else 2.0) * center
         below = 0.0
         if 0.0 < best < math.inf:
             tests = self.lower(best, _NEAR * best)
@@ -309,12 +250,13 @@ class LargeSteps:
     def delta(self, epsilon: float) -> BoundsWithTest:
         """Bounds of the divergence at epsilon."""
         lower = sum(part.delta(epsilon) for part in self.lower(epsilon, epsilon))
-        return BoundsWithTest(lower, min(1.0, self.upper(epsilon, epsilon).delta(epsilon)), epsilon, self.reverse)
+        upper = min(1.0, self.upper(epsilon, epsilon, epsilon).delta(epsilon))
+        return BoundsWithTest(lower, upper, epsilon, self.reverse)
 
     def nodes(self, center: float, epsilon: FloatArray) -> UpperTail:
         """Upper bounds at every epsilon."""
         with np.errstate(divide="ignore"):
-            return UpperTail(epsilon, np.log(self.upper(center, float(epsilon[0])).deltas(epsilon)))
+            return UpperTail(epsilon, np.log(self.upper(center, float(epsilon[0]), center).deltas(epsilon)))
 
     def tests(self, center: float, epsilon: FloatArray) -> LowerTail:
         """The tests that show most at every epsilon, one of either kind."""
@@ -334,15 +276,6 @@ class LargeSteps:
         while first[-1] < last:
             first = first[-1] * _FURTHER ** np.arange(1.0, 25.0)
             yield first
-
-
-def _shortened(compose: Callable[[LatticePlan, TailFocus], Tail], plan: LatticePlan, focus: TailFocus) -> Tail:
-    """What is composed by a plan, or by one as much coarser as it takes."""
-    try:
-        return compose(plan, focus)
-    except LatticeTooLongError as error:
-        coarser = 1.2 * error.excess
-        return _shortened(compose, replace(plan, step=coarser * plan.step, fine_step=coarser * plan.fine_step), focus)
 
 
 def _in_two_parts(kind: StepKind, step: float, tilt: float, side: Side) -> list[tuple[LatticeMeasure, LatticeMeasure]]:
