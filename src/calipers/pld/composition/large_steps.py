@@ -65,8 +65,9 @@ need fewer; the lattice on which blocks are made, in deviations of one step."""
 _BLOCKS = range(24, 41)
 """Steps of a kind are made in so many blocks: of few the lattice of totals rounds little. Single steps are left over
 where their number is not a multiple."""
-_ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 50))
-"""Tilts that are tried."""
+_TILTS, _LESS_TILT = 60, 0.3
+"""Tilts that are tried. The least tilt is taken at which outcomes with a large step have e to this more mass than at
+the best one, in units of the divergence: the lattice is far shorter, and rounding errors are small enough."""
 _LOOKS, _NEAR, _FURTHER = 4, 0.9, 1.07
 """Looks for an epsilon, each around the one before, until two have about this ratio; that of a curve's epsilons."""
 _DECIDING, _SEEN_BY_LATTICE = 0.2, 12.0
@@ -80,6 +81,8 @@ class SizedSteps:
 
     def __init__(self, pmfs: Mapping[Side, CountedPmfs], threshold: float, deviation: float, log_tail: float) -> None:
         self.pmfs, self.deviation, self.log_tail = pmfs, deviation, log_tail
+        # Of totals that deviate by d, tilts of a few times epsilon/d^2 matter; epsilon is some deviations.
+        self._tilts = 1.0 + np.append(0.0, np.geomspace(1e-3, 100.0 / max(deviation, 1e-9), _TILTS))
         self._parts = {
             side: [[(restricted(pmf, large, threshold), n) for pmf, n in pmfs[side]] for large in (False, True)]
             for side in pmfs
@@ -100,9 +103,9 @@ class SizedSteps:
     @functools.cached_property
     def _log_moments(self) -> tuple[FloatArray, FloatArray]:
         """log E_Q[L^t], and the same of outcomes in which some step is large, at the orders that are tried."""
-        small, large = np.zeros(len(_ORDERS)), np.zeros(len(_ORDERS))
+        small, large = np.zeros(len(self._tilts)), np.zeros(len(self._tilts))
         for (usual, count), (jump, _) in zip(*self._parts[Side.UPPER], strict=True):
-            log_small, log_large = (log_sums_at(_ORDERS, pmf.log_ratio, pmf.log_q) for pmf in (usual, jump))
+            log_small, log_large = (log_sums_at(self._tilts, pmf.log_ratio, pmf.log_q) for pmf in (usual, jump))
             small, large = small + count * log_small, large + count * np.logaddexp(0.0, log_large - log_small)
         # log(e^large - 1), whatever its size.
         return small + large, np.asarray(small + large + np.log(-np.expm1(-np.maximum(large, 1e-300))))
@@ -114,14 +117,15 @@ class SizedSteps:
         of that may leave the window.
         """
         everything, moments = self._log_moments
-        chosen = int(np.argmin(moments - (_ORDERS - 1.0) * center))
-        log_escape = min(log_delta + (_ORDERS[chosen] - 1.0) * center - everything[chosen], 0.0) - _ESCAPE
-        beyond = np.arange(len(_ORDERS)) > chosen
-        spans = (moments[beyond] - everything[chosen] - log_escape) / (_ORDERS[beyond] - _ORDERS[chosen])
+        exponents = moments - (self._tilts - 1.0) * center
+        chosen = int(np.argmax(exponents <= exponents.min() + _LESS_TILT))
+        log_escape = min(log_delta + (self._tilts[chosen] - 1.0) * center - everything[chosen], 0.0) - _ESCAPE
+        beyond = np.arange(len(self._tilts)) > chosen
+        spans = (moments[beyond] - everything[chosen] - log_escape) / (self._tilts[beyond] - self._tilts[chosen])
         far = float(np.min(spans, initial=1e3)) + 8.0 * self.deviation
         step = max(far / _POINTS, _RESOLVED * self.deviation)
         fine = min(step, _FINE * self.deviation / math.sqrt(sum(n for _, n in self.pmfs[Side.UPPER])))
-        return LatticePlan(step, fine, float(_ORDERS[chosen]), log_escape)
+        return LatticePlan(step, fine, float(self._tilts[chosen]), log_escape)
 
     @memoize
     def _large(self, plan: LatticePlan, side: Side) -> tuple[LatticePlan, list[LatticeMeasure]]:
