@@ -59,9 +59,11 @@ StepKind = tuple[PrivacyLossPmf, PrivacyLossPmf, int]
 _CELLS = 0.0035
 """Cells of one step, in deviations of the observation."""
 _MOST_EXPECTED, _MOST_KINDS = 6.0, 12
-_POINTS, _RESOLVED, _FINE = 1e5, 0.01, 0.05
-"""The lattice of totals has about so many points, unless steps of this share of the deviation of the small steps' sum
-need fewer; the lattice on which blocks are made, in deviations of one step."""
+_POINTS, _RESOLVED, _FEWEST_POINTS = 1e5, 0.01, 3e4
+"""The lattice of totals has about so many points, or steps of this share of the deviation of the small steps' sum where
+these are fewer, but no less than the last."""
+_FINE, _FINE_STEP = 5e-4, 0.05
+"""The lattice on which blocks are made: in deviations of the small steps' sum, and of one step where that is less."""
 _BLOCKS = range(24, 41)
 """Steps of a kind are made in so many blocks: of few the lattice of totals rounds little. Single steps are left over
 where their number is not a multiple."""
@@ -123,8 +125,9 @@ class SizedSteps:
         beyond = np.arange(len(self._tilts)) > chosen
         spans = (moments[beyond] - everything[chosen] - log_escape) / (self._tilts[beyond] - self._tilts[chosen])
         far = float(np.min(spans, initial=1e3)) + 8.0 * self.deviation
-        step = max(far / _POINTS, _RESOLVED * self.deviation)
-        fine = min(step, _FINE * self.deviation / math.sqrt(sum(n for _, n in self.pmfs[Side.UPPER])))
+        step = max(far / _POINTS, min(_RESOLVED * self.deviation, far / _FEWEST_POINTS))
+        steps = sum(n for _, n in self.pmfs[Side.UPPER])
+        fine = min(step, self.deviation * min(_FINE, _FINE_STEP / math.sqrt(steps)))
         return LatticePlan(step, fine, float(self._tilts[chosen]), log_escape)
 
     @memoize

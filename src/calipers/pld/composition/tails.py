@@ -200,7 +200,7 @@ def decay_norm(rate: float, n: int) -> float:
     return math.sqrt(min(float(n), -1.0 / math.expm1(-2.0 * rate))) * (1.0 + 1e-12)
 
 
-def _weight_norm(tilt: float, step: float) -> float:
+def weight_norm(tilt: float, step: float) -> float:
     """At least the 2-norm of g(m step), m = 1, 2, ..., with g(y) = e^(-(tilt-1) y) - e^(-tilt y) and tilt > 1.
 
     g rises to its largest value and falls from there, so the sum of squares exceeds the integral 1 / (2 a b (a + b)),
@@ -305,7 +305,7 @@ def upper_tail(
     rate = (tilt - 1.0) * step
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
     peak = min(peak, -math.expm1(-n * step))  # inside the window y < n step, so g(y) <= 1 - e^(-y)
-    spread = min(decay_norm(rate, n), peak * math.sqrt(n), _weight_norm(tilt, step))  # at least the 2-norm of g
+    spread = min(decay_norm(rate, n), peak * math.sqrt(n), weight_norm(tilt, step))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, above: FloatArray, below: FloatArray) -> tuple[FloatArray, FloatArray]:
         rounding = 16.0 * (n + 300) * UNIT_ROUNDOFF * np.abs(above)
