@@ -20,6 +20,7 @@ from oracles import enumeration
 from oracles.finite_laws import law_of
 
 from calipers.bracket import Side
+from calipers.numerics.fourier import weight_norm
 from calipers.pld.composition.convolve import LatticePlan, compose_lower, compose_upper
 from calipers.pld.composition.lattice import LatticeMeasure
 from calipers.pld.composition.tails import (
@@ -30,7 +31,6 @@ from calipers.pld.composition.tails import (
     single_lower_tail,
     single_upper_tail,
     upper_tail,
-    weight_norm,
 )
 from calipers.pld.core.gaussian_part import gaussian_mixture_part
 from calipers.pld.core.pair import Pair

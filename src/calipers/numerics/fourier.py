@@ -286,6 +286,27 @@ def _refuse_growth(growth: float, total: int, n: int) -> None:
         )
 
 
+def weight_norm(tilt: float, step: float) -> float:
+    """At least the 2-norm of the weights of a tilted hockey-stick divergence on a lattice.
+
+    These are g(m step), m = 1, 2, ..., with g(y) = e^(-(tilt-1) y) - e^(-tilt y).
+
+    g rises to its largest value and falls from there, so the sum of squares exceeds the integral 1 / (2 a b (a + b)),
+    a = tilt - 1 and b = tilt, by at most one such value: the square of g <= 1/(e a).
+
+    Args:
+        tilt: exponent of the likelihood ratio, at least 1.
+        step: width of the lattice.
+
+    Returns:
+        An upper bound of the norm; infinite where tilt is 1.
+    """
+    if tilt <= 1.0:
+        return math.inf
+    least, most = tilt - 1.0, tilt
+    return math.sqrt(1.0 / (2.0 * step * least * most * (least + most)) + (math.e * least) ** -2)
+
+
 def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:
     """S_i = sum over l > i of exp(-rate (l - i)) weights_l, for rate >= 0, without overflow.
 

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
+from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums, weight_norm
 from calipers.numerics.types import BoolArray, FloatArray, IntArray
 from calipers.pld.composition.lattice import HighNoiseError, LatticeMeasure, in_range
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -198,18 +198,6 @@ def decay_norm(rate: float, n: int) -> float:
     if rate <= 0:
         return math.sqrt(n)
     return math.sqrt(min(float(n), -1.0 / math.expm1(-2.0 * rate))) * (1.0 + 1e-12)
-
-
-def weight_norm(tilt: float, step: float) -> float:
-    """At least the 2-norm of g(m step), m = 1, 2, ..., with g(y) = e^(-(tilt-1) y) - e^(-tilt y) and tilt > 1.
-
-    g rises to its largest value and falls from there, so the sum of squares exceeds the integral 1 / (2 a b (a + b)),
-    a = tilt - 1 and b = tilt, by at most one such value: the square of g <= 1/(e a).
-    """
-    if tilt <= 1.0:
-        return math.inf
-    least, most = tilt - 1.0, tilt
-    return math.sqrt(1.0 / (2.0 * step * least * most * (least + most)) + (math.e * least) ** -2)
 
 
 def _missed(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatArray:
