@@ -233,6 +233,15 @@ def test_descending_powers(n: int, top: int, number: int) -> None:
             assert distance(values, exact_power(exact, power)) <= error <= 1e-11
 
 
+def test_descending_powers_do_not_lose_with_the_number_of_steps() -> None:
+    """A block of twenty thousand steps errs by one rounding a step, not by one transform a step."""
+    weights = narrow(90, 0.4)
+    exact = scaled(weights)
+    for power, (values, error) in zip((20_000, 19_999), descending_powers(weights, 20_000, 2), strict=True):
+        assert distance(values, exact_power(exact, power)) <= error
+        assert error <= 10.0 * UNIT_ROUNDOFF * (power + 3000.0) * two_norm(values)
+
+
 def test_a_product_that_cannot_be_bounded_is_refused() -> None:
     """With 1e14 factors the rounding of the coefficients themselves is out of control: an error, no number."""
     with pytest.raises(CertificationError, match="could not be bounded"):

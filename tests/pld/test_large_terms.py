@@ -85,3 +85,14 @@ def test_rates_of_tests_are_those_of_a_test_that_exists(epsilon: float) -> None:
     powers, alphas = np.exp(tests.log_power), np.exp(tests.log_alpha)
     for k in (0.0, 0.5 * epsilon, epsilon):
         assert float(powers[0] - math.exp(k) * alphas[0]) <= truth(k)
+
+
+def test_steps_that_are_left_out_are_counted_as_infinite() -> None:
+    """At epsilon 8 the farthest jump decides, rarer than what is asked about: UPPER counts it, no test rejects."""
+    direction = Direction.of([(Wrong(0.0), STEPS)])[0]
+    whole, without = (LargeSteps(direction, log_delta, -60.0, 1e-3) for log_delta in (math.log(truth(8.0)), 3.0))
+    assert max(pmf.reach for pmf, _ in without.pmfs[Side.UPPER]) < 8.0 < max(p.reach for p, _ in whole.pmfs[Side.UPPER])
+    for epsilon in EPSILONS:
+        found = without.delta(epsilon)
+        assert found.lower <= truth(epsilon) <= found.upper
+    assert without.delta(8.0).lower < 1e-12 < whole.delta(8.0).lower

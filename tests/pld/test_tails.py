@@ -20,6 +20,7 @@ from oracles import enumeration
 from oracles.finite_laws import law_of
 
 from calipers.bracket import Side
+from calipers.numerics.fourier import weight_norm
 from calipers.pld.composition.convolve import LatticePlan, compose_lower, compose_upper
 from calipers.pld.composition.lattice import LatticeMeasure
 from calipers.pld.composition.tails import (
@@ -356,3 +357,15 @@ def test_measures_know_nothing_of_windows_are_charged_in_full() -> None:
     measure = LatticeMeasure(np.arange(4), np.array([0.1, 0.4, 0.4, 0.1]), 0.0, escape=0.05)
     tail = upper_tail(measure, 1.0, 1.0, ErrorTerms(0.0, 0.0, 0.0, 0.0), None)
     assert np.all(np.exp(tail.log_delta_nodes) >= 0.05)
+
+
+@pytest.mark.parametrize("tilt", [1.0 + 1e-3, 1.5, 15.0, 4000.0])
+@pytest.mark.parametrize("step", [1e-5, 1e-2, 3.0])
+def test_the_norm_of_the_weights_of_a_divergence(tilt: float, step: float) -> None:
+    """At least that of g(y) = e^(-(tilt-1) y) - e^(-tilt y) on the lattice; not much more where that is fine."""
+    y = step * np.arange(1.0, 2e6)
+    norm = math.sqrt(float(np.sum((np.exp(-(tilt - 1.0) * y) * -np.expm1(-y)) ** 2)))
+    found = weight_norm(tilt, step)
+    assert norm <= found
+    if tilt * step < 0.01 and (tilt - 1.0) * y[-1] > 20.0:
+        assert found <= 1.1 * norm

@@ -44,12 +44,14 @@ import numpy as np
 import scipy.fft
 
 from calipers.errors import CertificationError
-from calipers.numerics.low_frequencies import low_frequencies
+from calipers.numerics.low_frequencies import low_frequencies, low_frequencies_of_powers
 from calipers.numerics.types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
 _FFT_CONSTANT = 12.0
-_MANY = 8
+_MANY, _MANY_IN_A_BLOCK = 8, 200
+"""From so high powers on, errors of a transform are damped by the product, and few coefficients are summed directly:
+fewer terms of a block lose less than its transforms do."""
 
 
 # Let glibc keep the memory of arrays that are freed, up to 64 MiB; elsewhere this does nothing. It returns arrays
@@ -233,13 +235,19 @@ def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[
     lowest = top - number + 1
     spectrum = _power(base, lowest) if lowest > 0 else np.ones_like(base)
     results: list[tuple[FloatArray, float]] = []
-    for power in range(lowest, top + 1):
-        values = scipy.fft.irfft(spectrum, n)
+    powers = range(lowest, top + 1)
+    direct = low_frequencies_of_powers(weights, powers, spectrum, n) if lowest >= _MANY_IN_A_BLOCK else None
+    for i, power in enumerate(powers):
+        others, sharper, summed = spectrum, spectrum, 0.0
+        if direct is not None:
+            others, sharper, summed = spectrum.copy(), spectrum.copy(), direct[i].error
+            others[direct[i].index], sharper[direct[i].index] = 0.0, direct[i].values
+        values = scipy.fft.irfft(sharper, n)
         norm = two_norm(values)
         rounding = (4.0 * UNIT_ROUNDOFF * max(power, 1) + 2.0 * per_transform) * norm
-        rest = float(np.sum(_squares(spectrum) / squares))
+        rest = float(np.sum(_squares(others) / squares))
         damped = per_transform * math.sqrt(2.0 * rest / n) if power >= _MANY else math.inf
-        results.append((values, 1.02 * (power * min(data_error, damped) + rounding)))
+        results.append((values, 1.02 * (power * min(data_error, damped) + summed + rounding)))
         if power < top:
             spectrum = spectrum * base
     _refuse_growth(top * math.sqrt(n) * data_error, top, n)
@@ -276,6 +284,27 @@ def _refuse_growth(growth: float, total: int, n: int) -> None:
             f"The rounding error of a {total}-fold convolution of length {n} could not be bounded "
             f"(growth {growth:.2g}). Use a larger tolerance or fewer steps."
         )
+
+
+def weight_norm(tilt: float, step: float) -> float:
+    """At least the 2-norm of the weights of a tilted hockey-stick divergence on a lattice.
+
+    These are g(m step), m = 1, 2, ..., with g(y) = e^(-(tilt-1) y) - e^(-tilt y).
+
+    g rises to its largest value and falls from there, so the sum of squares exceeds the integral 1 / (2 a b (a + b)),
+    a = tilt - 1 and b = tilt, by at most one such value: the square of g <= 1/(e a).
+
+    Args:
+        tilt: exponent of the likelihood ratio, at least 1.
+        step: width of the lattice.
+
+    Returns:
+        An upper bound of the norm; infinite where tilt is 1.
+    """
+    if tilt <= 1.0:
+        return math.inf
+    least, most = tilt - 1.0, tilt
+    return math.sqrt(1.0 / (2.0 * step * least * most * (least + most)) + (math.e * least) ** -2)
 
 
 def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:

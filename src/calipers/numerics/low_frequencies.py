@@ -48,20 +48,43 @@ def low_frequencies(factors: Sequence[tuple[FloatArray, int]], product: np.ndarr
     """
     if sum(count for _, count in factors) < _FEWEST:
         return None
+    index = _not_negligible([weights for weights, _ in factors], product)
+    if index is None:
+        return None
+    logs, charge = np.zeros(len(index), dtype=np.complex128), np.zeros(len(index))
+    turns = np.zeros(len(index), dtype=np.int64)
+    for weights, count in factors:
+        middle, log_one, rounding = _one_term(weights, index, n)
+        logs, charge = logs + count * log_one, charge + count * rounding
+        turns = (turns + _turned(index, count * middle, n)) % n
+    return _coefficients(index, logs, turns, charge, n)
+
+
+def low_frequencies_of_powers(
+    weights: FloatArray, powers: Sequence[int], product: np.ndarray, n: int
+) -> list[LowFrequencies] | None:
+    """The same of some powers of one vector, which are summed once; `product` is that of the lowest power."""
+    index = _not_negligible([weights], product)
+    if index is None:
+        return None
+    middle, log_one, rounding = _one_term(weights, index, n)
+    return [_coefficients(index, k * log_one, _turned(index, k * middle, n), k * rounding, n) for k in powers]
+
+
+def _not_negligible(weights: Sequence[FloatArray], product: np.ndarray) -> IntArray | None:
+    """The frequencies at which a product is not negligible, where they are few enough to be summed directly."""
     index = np.flatnonzero(np.abs(product) > _WORTH)
-    if not 0 < len(index) <= _MOST_FREQUENCIES:
-        return None
-    support = [np.flatnonzero(weights) for weights, _ in factors]
-    if max(len(places) for places in support) * len(index) > _MOST_TERMS:
-        return None
-    logs = np.zeros(len(index), dtype=np.complex128)
-    wide = index.astype(np.int64)  # products of two places exceed 32 bits, which an index has on some platforms
-    turns, charge = np.zeros_like(wide), np.zeros(len(index))
-    for (weights, count), places in zip(factors, support, strict=True):
-        middle, log_one, rounding = _one_term(weights[places], places, index, n)
-        logs += count * log_one
-        turns = (turns + wide * (count * middle % n)) % n
-        charge += count * rounding
+    few = 0 < len(index) <= _MOST_FREQUENCIES
+    return index if few and max(np.count_nonzero(each) for each in weights) * len(index) <= _MOST_TERMS else None
+
+
+def _turned(index: IntArray, places: int, n: int) -> IntArray:
+    """By how many n-th parts of a circle so many places turn every coefficient."""
+    # Products of two places exceed 32 bits, which an index has on some platforms.
+    return np.asarray(index.astype(np.int64) * (places % n) % n)
+
+
+def _coefficients(index: IntArray, logs: np.ndarray, turns: IntArray, charge: FloatArray, n: int) -> LowFrequencies:
     values = np.exp(logs) * np.exp(-2j * math.pi * (turns / n))
     relative = np.expm1(np.minimum(1.01 * charge + _UNIT_ROUNDOFF * (8.0 * np.abs(logs) + 16.0), 1.0))
     doubled = np.where((index == 0) | (2 * index == n), 1.0, 2.0)  # the other half of the circle
@@ -69,8 +92,10 @@ def low_frequencies(factors: Sequence[tuple[FloatArray, int]], product: np.ndarr
     return LowFrequencies(index, values, 1.01 * error)
 
 
-def _one_term(weights: FloatArray, places: IntArray, index: IntArray, n: int) -> tuple[int, np.ndarray, FloatArray]:
+def _one_term(weights: FloatArray, index: IntArray, n: int) -> tuple[int, np.ndarray, FloatArray]:
     """A whole number near the middle, log(W + d) at every frequency, and at least the error of that log."""
+    places = np.flatnonzero(weights)
+    weights = weights[places]
     first = complex(np.sum(weights * np.exp(-2j * math.pi / n * places)))
     middle = round(-math.atan2(first.imag, first.real) * n / (2.0 * math.pi)) % n
     away = (places - middle + n // 2) % n - n // 2

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -48,69 +47,35 @@ from calipers.pld.composition.direction import (
 )
 from calipers.pld.composition.factors import Factor, joined, window_of
 from calipers.pld.composition.lattice import LatticeMeasure, Window, rescore, resplit, score_pmf, split_pmf
-from calipers.pld.composition.saddle import saddle_for_epsilon
+from calipers.pld.composition.saddle import saddle_for_delta, saddle_for_epsilon
+from calipers.pld.composition.step_sizes import epsilon_of_one_step, restricted, size_threshold, without_largest
 from calipers.pld.composition.tails import ErrorTerms, LowerTail, TailFocus, UpperTail, lower_tail, upper_tail
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import KnownPmfs
 
 StepKind = tuple[PrivacyLossPmf, PrivacyLossPmf, int]
 """Small and large steps of one kind, and how many steps there are."""
-Tail = TypeVar("Tail", UpperTail, LowerTail)
 
-_CELLS = 0.01
+_CELLS = 0.0035
 """Cells of one step, in deviations of the observation."""
-_DEVIATIONS, _EXPECTED = 2.0, 0.25
-"""A step beyond so many deviations of the sum of smaller ones is large, unless more than so many would be expected."""
 _MOST_EXPECTED, _MOST_KINDS = 6.0, 12
-_POINTS, _CURVE, _ROUGH = 4e5, 1e5, 4e4
-"""Points of the lattice of totals: of an answer, of a curve, and of a first look."""
-_RESOLVED, _FINE = 1.5e-3, 0.05
-"""That lattice need be no finer than this share of the deviation of the small steps' sum; the lattice on which blocks
-are made, in deviations of one step."""
-_BLOCKS = 32
-"""Steps of a kind are made in about so many blocks: of few the lattice of totals rounds little."""
-_ORDERS = 1.0 + np.append(0.0, np.geomspace(1e-3, 3e3, 90))
-"""Tilts that are tried."""
-_LOOKS, _FURTHER = 4, 1.07
-_DECIDING = 0.2
-"""Thresholds are at least about this share of the epsilon that is asked about."""
-_ESCAPE = 25.0
-"""Log of how much smaller than delta the mass is that may leave a window."""
-
-
-def size_threshold(factors: Sequence[tuple[PrivacyLossPmf, int]]) -> tuple[float, float]:
-    """(threshold, deviation): how large a step has to be to count as large, and how far the sum of the others deviates.
-
-    Of few heavy-tailed steps `_DEVIATIONS` would call ever more of them large; it ends where `_EXPECTED` are expected.
-    """
-    masses = [np.exp(pmf.log_p) for pmf, _ in factors]
-    ratio = np.concatenate([np.abs(pmf.log_ratio) for pmf, _ in factors])
-    expected = np.concatenate([count * p for p, (_, count) in zip(masses, factors, strict=True)])
-    order = np.argsort(ratio, kind="stable")
-    often = np.flatnonzero(np.cumsum(expected[order][::-1])[::-1] >= _EXPECTED)
-    lowest = float(ratio[order[often[-1]]]) if len(often) else float(ratio[order[-1]])
-    found, deviation = math.inf, 0.0
-    for _ in range(60):
-        variance = 0.0
-        for p, (pmf, count) in zip(masses, factors, strict=True):
-            inside = np.abs(pmf.log_ratio) <= found
-            if np.any(inside):
-                weights, small = p[inside], pmf.log_ratio[inside]
-                center = float(np.average(small, weights=weights))
-                variance += count * float(np.average((small - center) ** 2, weights=weights))
-        deviation = math.sqrt(variance)
-        following = max(lowest, _DEVIATIONS * deviation)
-        if following >= found - 1e-3 * deviation:
-            break
-        found = following
-    return found, deviation
-
-
-def _restricted(pmf: PrivacyLossPmf, large: bool, threshold: float) -> PrivacyLossPmf:
-    """The atoms of one size; what is at infinity is left to whoever charges it."""
-    chosen = (np.abs(pmf.log_ratio) > threshold) == large
-    ratio, log_p, log_q = (values[chosen] for values in (pmf.log_ratio, pmf.log_p, pmf.log_q))
-    return replace(pmf, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=0.0, q_zero=0.0, whole=False)
+_POINTS, _RESOLVED, _FEWEST_POINTS = 1e5, 0.01, 3e4
+"""The lattice of totals has about so many points, or steps of this share of the deviation of the small steps' sum where
+these are fewer, but no less than the last."""
+_FINE, _FINE_STEP = 5e-4, 0.05
+"""The lattice on which blocks are made: in deviations of the small steps' sum, and of one step where that is less."""
+_BLOCKS = range(24, 41)
+"""Steps of a kind are made in so many blocks: of few the lattice of totals rounds little. Single steps are left over
+where their number is not a multiple."""
+_TILTS, _LESS_TILT = 60, 0.3
+"""Tilts that are tried. The least tilt is taken at which outcomes with a large step have e to this more mass than at
+the best one, in units of the divergence: the lattice is far shorter, and rounding errors are small enough."""
+_LOOKS, _NEAR, _FURTHER = 4, 0.9, 1.07
+"""Looks for an epsilon, each around the one before, until two have about this ratio; that of a curve's epsilons."""
+_DECIDING, _SEEN_BY_LATTICE = 0.2, 12.0
+"""Thresholds are at least about this share of the epsilon that is asked about, and so many steps of the lattice."""
+_ESCAPE, _NEGLIGIBLE = 12.0, 12.0
+"""Logs of how much smaller than delta the mass is that may leave a window, and that of steps counted as infinite."""
 
 
 class SizedSteps:
@@ -118,8 +83,10 @@ class SizedSteps:
 
     def __init__(self, pmfs: Mapping[Side, CountedPmfs], threshold: float, deviation: float, log_tail: float) -> None:
         self.pmfs, self.deviation, self.log_tail = pmfs, deviation, log_tail
+        # Of totals that deviate by d, tilts of a few times epsilon/d^2 matter; epsilon is some deviations.
+        self._tilts = 1.0 + np.append(0.0, np.geomspace(1e-3, 100.0 / max(deviation, 1e-9), _TILTS))
         self._parts = {
-            side: [[(_restricted(pmf, large, threshold), n) for pmf, n in pmfs[side]] for large in (False, True)]
+            side: [[(restricted(pmf, large, threshold), n) for pmf, n in pmfs[side]] for large in (False, True)]
             for side in pmfs
         }
         self.expected = math.fsum(n * float(np.exp(pmf.log_p).sum()) for pmf, n in self._parts[Side.UPPER][1])
@@ -131,41 +98,59 @@ class SizedSteps:
         kinds = [(KnownPmfs({side: small[side][i][0] for side in Side}), n) for i, n in enumerate(counts)]
         return Direction.of(kinds)[0]
 
+    def guess(self, log_delta: float) -> float:
+        """About the epsilon of outcomes without a large step."""
+        return saddle_for_delta(self._small.pilot(self.log_tail), log_delta).mean
+
     @functools.cached_property
-    def _log_moments(self) -> FloatArray:
-        """log E_Q[L^t; some step is large] at the orders that are tried."""
-        total, large = np.zeros(len(_ORDERS)), np.zeros(len(_ORDERS))
-        for (small, count), (jump, _) in zip(*self._parts[Side.UPPER], strict=True):
-            usual, rare = (log_sums_at(_ORDERS, pmf.log_ratio, pmf.log_q) for pmf in (small, jump))
-            total, large = total + count * usual, large + count * np.logaddexp(0.0, rare - usual)
+    def _log_moments(self) -> tuple[FloatArray, FloatArray]:
+        """log E_Q[L^t], and the same of outcomes in which some step is large, at the orders that are tried."""
+        small, large = np.zeros(len(self._tilts)), np.zeros(len(self._tilts))
+        for (usual, count), (jump, _) in zip(*self._parts[Side.UPPER], strict=True):
+            log_small, log_large = (log_sums_at(self._tilts, pmf.log_ratio, pmf.log_q) for pmf in (usual, jump))
+            small, large = small + count * log_small, large + count * np.logaddexp(0.0, log_large - log_small)
         # log(e^large - 1), whatever its size.
-        return np.asarray(total + large + np.log(-np.expm1(-np.maximum(large, 1e-300))))
+        return small + large, np.asarray(small + large + np.log(-np.expm1(-np.maximum(large, 1e-300))))
 
-    def _plan(self, center: float, log_escape: float, points: float) -> LatticePlan:
-        """Tilted to where outcomes with a large step are most visible at epsilon = center."""
-        moments = self._log_moments
-        chosen = int(np.argmin(moments - (_ORDERS - 1.0) * center))
-        beyond = np.arange(len(_ORDERS)) > chosen
-        spans = (moments[beyond] - moments[chosen] - log_escape) / (_ORDERS[beyond] - _ORDERS[chosen])
+    def plan(self, center: float, log_delta: float) -> LatticePlan:
+        """Tilted to where outcomes with a large step are most visible at epsilon = center.
+
+        In units of the tilted mass, a delta at center is e^(log_delta + (tilt - 1) center) / E_Q[L^tilt], and a share
+        of that may leave the window.
+        """
+        everything, moments = self._log_moments
+        exponents = moments - (self._tilts - 1.0) * center
+        chosen = int(np.argmax(exponents <= exponents.min() + _LESS_TILT))
+        log_escape = min(log_delta + (self._tilts[chosen] - 1.0) * center - everything[chosen], 0.0) - _ESCAPE
+        beyond = np.arange(len(self._tilts)) > chosen
+        spans = (moments[beyond] - everything[chosen] - log_escape) / (self._tilts[beyond] - self._tilts[chosen])
         far = float(np.min(spans, initial=1e3)) + 8.0 * self.deviation
-        step = max(far / points, _RESOLVED * self.deviation)
-        fine = min(step, _FINE * self.deviation / math.sqrt(sum(n for _, n in self.pmfs[Side.UPPER])))
-        return LatticePlan(step, fine, float(_ORDERS[chosen]), log_escape)
+        step = max(far / _POINTS, min(_RESOLVED * self.deviation, far / _FEWEST_POINTS))
+        steps = sum(n for _, n in self.pmfs[Side.UPPER])
+        fine = min(step, self.deviation * min(_FINE, _FINE_STEP / math.sqrt(steps)))
+        return LatticePlan(step, fine, float(self._tilts[chosen]), log_escape)
 
-    def _large_upper(self, plan: LatticePlan, focus: TailFocus) -> UpperTail:
+    @memoize
+    def _large(self, plan: LatticePlan, side: Side) -> tuple[LatticePlan, list[LatticeMeasure]]:
+        """The part with a large step, UPPER or under P and under Q, and its plan, as much coarser as it takes."""
+        try:
+            sides = _factors(self._kinds(side), plan, side)
+            window = functools.reduce(joined, [window_of(factors, plan.log_escape) for factors in sides])
+            return plan, [_composed(factors, window, plan) for factors in sides]
+        except LatticeTooLongError as error:
+            coarser = 1.2 * error.excess
+        return self._large(replace(plan, step=coarser * plan.step, fine_step=coarser * plan.fine_step), side)
+
+    def _large_upper(self, center: float, log_delta: float, focus: TailFocus) -> UpperTail:
         """The part with a large step, from above."""
-        [factors] = _factors(self._kinds(Side.UPPER), plan, Side.UPPER)
-        composed = _composed(factors, window_of(factors, plan.log_escape), plan)
-        error_terms = ErrorTerms.of(self.pmfs[Side.UPPER], plan.tilt)
-        return upper_tail(composed, plan.step, plan.tilt, error_terms, focus)
+        plan, [measure] = self._large(self.plan(center, log_delta), Side.UPPER)
+        return upper_tail(measure, plan.step, plan.tilt, ErrorTerms.of(self.pmfs[Side.UPPER], plan.tilt), focus)
 
-    def _large_lower(self, plan: LatticePlan, focus: TailFocus) -> LowerTail:
+    def _large_lower(self, center: float, log_delta: float) -> LowerTail:
         """Tests of outcomes with a large step."""
-        sides = _factors(self._kinds(Side.LOWER), plan, Side.LOWER)
-        window = joined(*(window_of(factors, plan.log_escape) for factors in sides))
-        under_p, under_q = (_composed(factors, window, plan) for factors in sides)
+        plan, [under_p, under_q] = self._large(self.plan(center, log_delta), Side.LOWER)
         error_terms = replace(ErrorTerms.of(self.pmfs[Side.LOWER], plan.tilt), infinite_lower=0.0)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, TailFocus(epsilon=center))
 
     def _kinds(self, side: Side) -> list[StepKind]:
         return [(small, large, n) for (small, n), (large, _) in zip(*self._parts[side], strict=True)]
@@ -177,23 +162,36 @@ class SizedSteps:
         escape = min(log_escape_for(saddle, 0.02 * tolerance), -20.0)
         return TailQuery(saddle, eta, self.log_tail, escape, TailFocus(epsilon=center))
 
-    def upper(self, center: float, log_escape: float, tolerance: float, points: float) -> UpperTail:
-        """Nodes of an upper bound of the divergence, dense around epsilon = center."""
-        plan, focus = self._plan(center, log_escape, points), TailFocus(epsilon=center)
+    def _small_bound(self, least: float) -> float:
+        """At least the log of the divergence of outcomes without a large step at every epsilon >= least."""
+        saddle = saddle_for_epsilon(self._small.pilot(self.log_tail), least)
+        return math.log(self._small.moment_bound(least, saddle, self.log_tail))
+
+    @memoize
+    def _small_upper(self, center: float, least: float, log_delta: float, tolerance: float) -> UpperTail:
+        """Outcomes without a large step at epsilon >= least, from above: by one moment where that is negligible."""
+        log_bound = self._small_bound(least)
+        if log_bound <= log_delta - _NEGLIGIBLE:
+            return UpperTail(np.array([least]), np.array([log_bound]))
         far, log_leak = self._small.end(self.log_tail)
-        without = UpperTail.least(
-            [self._small.upper(self._query(center, tolerance)), UpperTail(np.array([far]), np.array([log_leak]))]
-        )
-        found = [without, _shortened(self._large_upper, plan, focus)]
+        composed = self._small.upper(self._query(center, tolerance))
+        return UpperTail.least([composed, UpperTail(np.array([far]), np.array([log_leak]))])
+
+    def upper(self, center: float, least: float, log_delta: float, tolerance: float, near: float) -> UpperTail:
+        """Nodes of an upper bound of the divergence at epsilon >= least, tilted for `center`, dense around `near`."""
+        without = self._small_upper(center, least, log_delta, tolerance)
+        found = [without, self._large_upper(center, log_delta, TailFocus(epsilon=near))]
         nodes = distinct(np.concatenate([tail.epsilon_nodes for tail in found]))
         total = np.sum([tail.deltas(nodes) for tail in found], axis=0)
         with np.errstate(divide="ignore"):
             return UpperTail(nodes, np.log(total) + 1e-13)
 
-    def lower(self, center: float, log_escape: float, tolerance: float, points: float) -> tuple[LowerTail, LowerTail]:
-        """Tests of outcomes without a large step, and of those with one, around epsilon = center."""
-        plan, focus = self._plan(center, log_escape, points), TailFocus(epsilon=center)
-        return self._small.lower(self._query(center, tolerance)), _shortened(self._large_lower, plan, focus)
+    def lower(self, center: float, least: float, log_delta: float, tolerance: float) -> tuple[LowerTail, ...]:
+        """Tests at epsilon >= least of outcomes with a large step, and of those without where they show anything."""
+        large = self._large_lower(center, log_delta)
+        if self._small_bound(least) <= log_delta - _NEGLIGIBLE:
+            return (large,)
+        return large, self._small.lower(self._query(center, tolerance))
 
 
 class LargeSteps:
@@ -201,9 +199,10 @@ class LargeSteps:
 
     def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
         self.reverse, self.log_delta, self.log_tail, self.tolerance = direction.reverse, log_delta, log_tail, tolerance
+        negligible = math.exp(log_delta - _NEGLIGIBLE)
         self.pmfs: dict[Side, CountedPmfs] = {
-            Side.UPPER: direction.upper_pmfs(_CELLS, log_tail, None),
-            Side.LOWER: direction.lower_pmfs(_CELLS, log_tail, None),
+            Side.UPPER: without_largest(direction.upper_pmfs(_CELLS, log_tail, None), negligible),
+            Side.LOWER: without_largest(direction.lower_pmfs(_CELLS, log_tail, None), negligible),
         }
         self.threshold, self.deviation = size_threshold(self.pmfs[Side.UPPER])
         least = self._sized(0)
@@ -216,48 +215,61 @@ class LargeSteps:
         return found if found.both or larger == 0 else self._sized(larger - 1)
 
     def _around(self, center: float) -> SizedSteps:
-        """A large step decides about an epsilon of its own size: those that are far smaller only add mass."""
-        return self._sized(max(0, math.ceil(math.log2(max(_DECIDING * center / self.threshold, 1e-9)))))
+        """A large step decides about an epsilon of its own size: those that are far smaller only add mass.
+
+        Nor is a step large that the lattice of totals can hardly tell from none.
+        """
+        coarse = self._sized(0).plan(center, self.log_delta).step
+        least = max(_DECIDING * center, _SEEN_BY_LATTICE * coarse) / self.threshold
+        return self._sized(max(0, math.ceil(math.log2(max(least, 1e-9)))))
 
     @memoize
-    def upper(self, center: float, points: float = _POINTS) -> UpperTail:
-        """Nodes of an upper bound of the divergence, dense around epsilon = center."""
-        return self._around(center).upper(center, self.log_delta - _ESCAPE, self.tolerance, points)
+    def upper(self, center: float, least: float, near: float) -> UpperTail:
+        """Nodes of an upper bound of the divergence at epsilon >= least, tilted for `center`, dense around `near`."""
+        return self._around(center).upper(center, least, self.log_delta, self.tolerance, near)
 
     @memoize
-    def lower(self, center: float, points: float = _POINTS) -> tuple[LowerTail, LowerTail]:
-        """Tests around epsilon = center: of outcomes without a large step, and of those with one."""
-        return self._around(center).lower(center, self.log_delta - _ESCAPE, self.tolerance, points)
+    def lower(self, center: float, least: float) -> tuple[LowerTail, ...]:
+        """Tests at epsilon >= least, dense around center: of outcomes with a large step, and of those without."""
+        return self._around(center).lower(center, least, self.log_delta, self.tolerance)
 
-    def epsilon(self, delta: float, guess: float) -> BoundsWithTest:
+    def guess(self, delta: float) -> float:
+        """About the epsilon at delta: of outcomes without a large step, or of one step alone."""
+        return max(self._sized(0).guess(math.log(delta)), epsilon_of_one_step(self.pmfs[Side.UPPER], delta))
+
+    def epsilon(self, delta: float) -> BoundsWithTest:
         """Bounds of the smallest epsilon >= 0 with divergence at most delta."""
-        center = guess
+        following = self.guess(delta)
         for _ in range(_LOOKS):
-            found, before = self.upper(center, _ROUGH).epsilon(delta), center
-            center = found if 0.0 < found < math.inf else center
-            if 0.8 < center / max(before, 1e-12) < 1.25:
+            center, least = following, _NEAR * following
+            best = self.upper(center, least, center).epsilon(delta)
+            if 1.02 * least < best < center / _NEAR:
+                best = min(best, self.upper(center, least, best).epsilon(delta))
                 break
-        best, below = self.upper(center).epsilon(delta), 0.0
+            # Nothing is known below `least`; and a lattice may end before the answer.
+            following = best if 1.02 * least < best < math.inf else (0.5 if best < center else 2.0) * center
+        below = 0.0
         if 0.0 < best < math.inf:
-            tests = self.lower(best)
+            tests = self.lower(best, _NEAR * best)
             below, _ = bisect(0.0, best, lambda at: sum(part.delta(at) for part in tests) > delta, 60, share=1e-6)
         return BoundsWithTest(below, best, below, self.reverse)
 
     def delta(self, epsilon: float) -> BoundsWithTest:
         """Bounds of the divergence at epsilon."""
-        lower = sum(part.delta(epsilon) for part in self.lower(epsilon))
-        return BoundsWithTest(lower, min(1.0, self.upper(epsilon).delta(epsilon)), epsilon, self.reverse)
+        lower = sum(part.delta(epsilon) for part in self.lower(epsilon, epsilon))
+        upper = min(1.0, self.upper(epsilon, epsilon, epsilon).delta(epsilon))
+        return BoundsWithTest(lower, upper, epsilon, self.reverse)
 
     def nodes(self, center: float, epsilon: FloatArray) -> UpperTail:
         """Upper bounds at every epsilon."""
         with np.errstate(divide="ignore"):
-            return UpperTail(epsilon, np.log(self.upper(center, _CURVE).deltas(epsilon)))
+            return UpperTail(epsilon, np.log(self.upper(center, float(epsilon[0]), center).deltas(epsilon)))
 
     def tests(self, center: float, epsilon: FloatArray) -> LowerTail:
         """The tests that show most at every epsilon, one of either kind."""
         rates = []
         for at in epsilon.tolist():
-            both = [tail.rates(at) for tail in self.lower(center, _CURVE)]
+            both = [tail.rates(at) for tail in self.lower(center, float(epsilon[0]))]
             rates.append([sum(column) for column in zip(*both, strict=True)])
         power, alpha = np.array(rates).T
         useful = (power > 0.0) & (alpha > 0.0)
@@ -271,15 +283,6 @@ class LargeSteps:
         while first[-1] < last:
             first = first[-1] * _FURTHER ** np.arange(1.0, 25.0)
             yield first
-
-
-def _shortened(compose: Callable[[LatticePlan, TailFocus], Tail], plan: LatticePlan, focus: TailFocus) -> Tail:
-    """What is composed by a plan, or by one as much coarser as it takes."""
-    try:
-        return compose(plan, focus)
-    except LatticeTooLongError as error:
-        coarser = 1.2 * error.excess
-        return _shortened(compose, replace(plan, step=coarser * plan.step, fine_step=coarser * plan.fine_step), focus)
 
 
 def _in_two_parts(kind: StepKind, step: float, tilt: float, side: Side) -> list[tuple[LatticeMeasure, LatticeMeasure]]:
@@ -305,8 +308,8 @@ def _factors(kinds: Sequence[StepKind], plan: LatticePlan, side: Side) -> list[l
     for kind in kinds:
         rest = kind[2]
         if plan.in_blocks(rest):
-            size = rest // _BLOCKS
-            times, rest = divmod(rest, size)
+            times = min(_BLOCKS, key=lambda blocks: kind[2] % blocks)
+            size, rest = divmod(rest, times)
             measures = _in_two_parts(kind, plan.fine_step, plan.tilt, side)
             ranges = [small_range(small, size) for small, _ in measures]
             inside = min(low for low, _ in ranges), max(high for _, high in ranges)

@@ -225,11 +225,7 @@ def _conditioned_epsilon(
 ) -> BoundsWithTest:
     """From outcomes with a large step and those without."""
     apart = large_steps(direction, math.log(delta), log_tail, tolerance)
-    return (
-        BoundsWithTest(0.0, math.inf, math.inf, direction.reverse)
-        if apart is None
-        else apart.epsilon(delta, saddle.mean)
-    )
+    return BoundsWithTest(0.0, math.inf, math.inf, direction.reverse) if apart is None else apart.epsilon(delta)
 
 
 def _tilted_epsilon(

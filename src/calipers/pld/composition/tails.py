@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
+from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums, weight_norm
 from calipers.numerics.types import BoolArray, FloatArray, IntArray
 from calipers.pld.composition.lattice import HighNoiseError, LatticeMeasure, in_range
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -293,7 +293,7 @@ def upper_tail(
     rate = (tilt - 1.0) * step
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
     peak = min(peak, -math.expm1(-n * step))  # inside the window y < n step, so g(y) <= 1 - e^(-y)
-    spread = min(decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
+    spread = min(decay_norm(rate, n), peak * math.sqrt(n), weight_norm(tilt, step))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, above: FloatArray, below: FloatArray) -> tuple[FloatArray, FloatArray]:
         rounding = 16.0 * (n + 300) * UNIT_ROUNDOFF * np.abs(above)
