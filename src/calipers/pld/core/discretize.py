@@ -20,9 +20,8 @@ from calipers.errors import CertificationError
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.smooth_part import SmoothPart
 
-_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (4, 6, 12, 24)}
-"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities; and
-four for the finest cells of many parts."""
+_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)}
+"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _LOG_RHO = np.log(_RHO)
 _MOST_CELLS = 60_000

@@ -13,19 +13,13 @@ its i-th neighbor is smaller by a factor of e^(-b i (i - 1)/2) at least, and a f
 Rounding: x errs by a share of 2 |s (z - c)| u + u, so its powers, up to the n-th, by 2 _STRETCH u + n u; a polynomial
 with positive terms adds 2 n u. `share_error` is at least that. The exponent of a coefficient is rounded as that of a
 single term is, which is not counted here.
-
-Several such sums of the same means (`log_sums_together`) are a product of two matrices, their coefficients and the
-powers: with no exponent beyond half of _STRETCH they err by no more than one of them as a polynomial. So are what their
-masses in cells give to both ends of each (`splits_together`): what is summed over points is the same for all of them.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -158,99 +152,3 @@ def log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArr
     peak = terms.max(axis=0)
     terms -= peak
     return np.asarray((peak + np.log(np.exp(terms, out=terms).sum(axis=0))).reshape(z.shape))
-
-
-def together_error(count: int) -> float:
-    """At least the relative error of sums of so many terms, next to that of an exponent that is rounded once.
-
-    A power x^k, k log x at most _STRETCH/2, errs by _STRETCH u from the exponent of x and by 3 k u from x and products;
-    a sum of n products by n u.
-    """
-    return 1.2e-16 * (_STRETCH + 4.0 * count + 8.0)
-
-
-class _Stretch(NamedTuple):
-    """Neighboring places around a center, and the terms `first` to `last` of all sums that count there."""
-
-    some: slice
-    center: float
-    coefficients: FloatArray
-    """The terms at the center, in units of e^`peaks`."""
-    peaks: FloatArray
-    first: int
-    middle: int
-    last: int
-
-    def powers(self, unit: float, away: FloatArray) -> FloatArray:
-        """e^((j - middle) unit away), a row for each term j."""
-        powers = np.ones((self.last - self.first + 1, len(away)))
-        for way, end_power in ((1, self.last - self.first), (-1, 0)):
-            steps = range(self.middle - self.first, end_power, way)
-            x = np.exp(way * unit * away) if steps else away  # of a term alone the points may be far apart
-            for k in steps:
-                np.multiply(powers[k], x, out=powers[k + way])
-        return powers
-
-
-def _stretches(log_weights: FloatArray, unit: float, low: FloatArray, high: FloatArray) -> Iterator[_Stretch]:
-    """Stretches of places from `low` to `high` each, increasing."""
-    means = unit * np.arange(log_weights.shape[1])
-    start, width = 0, float(high[-1] - low[0])
-    while start < len(low):
-        end = max(start + 1, int(np.searchsorted(high, low[start] + width, side="right")))
-        center, half = 0.5 * float(low[start] + high[end - 1]), 0.5 * float(high[end - 1] - low[start])
-        logs = log_weights + means * (center - 0.5 * means)
-        largest = np.argmax(logs, axis=1)
-        peaks = logs[np.arange(len(logs)), largest][:, None]
-        # From the center to an end no term grows by more than this against the one that was largest there.
-        grown = logs - peaks + np.abs(means - means[largest][:, None]) * half
-        kept = np.flatnonzero(np.any(grown > _NOTHING, axis=0))
-        first, last = int(kept[0]), int(kept[-1])
-        middle = (first + last) // 2
-        # Twice as long a stretch has two to four times the exponents: the next one is as long as will surely do.
-        share = half * float(means[last] - means[middle]) / (0.5 * _STRETCH)
-        if share > 1.0 and end > start + 1:
-            width = 2.0 * half * max(0.1, 0.9 * share**-0.7)
-            continue
-        terms = np.exp(logs[:, first : last + 1] - peaks)
-        yield _Stretch(slice(start, end), center, terms, peaks, first, middle, last)
-        start, width = end, width * min(2.0, max(1.0, 0.9 * max(share, 1e-3) ** -0.5))
-
-
-def log_sums_together(log_weights: FloatArray, unit: float, z: FloatArray) -> FloatArray:
-    """log of the sum over j of w_j e^(m z - m^2/2), m = j `unit`, for every row of weights, at increasing points."""
-    found = np.empty((len(log_weights), len(z)))
-    for stretch in _stretches(log_weights, unit, z, z):
-        away = z[stretch.some] - stretch.center
-        sums = stretch.coefficients @ stretch.powers(unit, away)
-        found[:, stretch.some] = np.log(sums, out=sums) + (stretch.peaks + unit * stretch.middle * away)
-    return found
-
-
-def splits_together(
-    log_weights: FloatArray, unit: float, ends: FloatArray, points: FloatArray, masses: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Of the same sums S in cells between `ends`, with masses at points that lie symmetrically in each: the sums over
-    the points z of mass (S(z) - S(low))/S(high) and of mass (S(high) - S(z))/S(high).
-
-    Term by term both are positive. With E = e^(-m (high - z)), F = 1 - E, and F' = 1 - e^(-m (z - low)), which is F at
-    the mirrored point, a term of S(z) - S(low) is E F' and one of S(high) - S(z) is F, in units of its value at `high`;
-    and with j - 1 known, F of j is F + E F_1.
-    """
-    up, down = np.empty((2, len(log_weights), len(points)))
-    for stretch in _stretches(log_weights, unit, ends[:-1], ends[1:]):
-        high, own = ends[1:][stretch.some], masses[stretch.some].T
-        gap = unit * np.maximum(high - points[stretch.some].T, 0.0)
-        one, left = np.exp(-gap), -np.expm1(-gap)
-        decayed, lost = (np.exp(-stretch.first * gap), -np.expm1(-stretch.first * gap))
-        rises, falls = np.empty((2, stretch.last - stretch.first + 1, len(high)))
-        for k in range(len(rises)):
-            np.einsum("ij,ij->j", own * decayed, lost[::-1], out=rises[k])
-            np.einsum("ij,ij->j", own, lost, out=falls[k])
-            lost += decayed * left
-            decayed *= one
-        powers = stretch.powers(unit, high - stretch.center)
-        whole = stretch.coefficients @ powers
-        up[:, stretch.some] = (stretch.coefficients @ (powers * rises)) / whole
-        down[:, stretch.some] = (stretch.coefficients @ (powers * falls)) / whole
-    return up, down
