@@ -131,7 +131,6 @@ class Pair(TwoSidedPair):
             columns.append((atoms_p - atoms_q, atoms_p, atoms_q))
         ratio, log_p, log_q = (np.concatenate(column) for column in zip(*columns, strict=True))
         biggest, *deep = (float(np.max(np.abs(column), initial=0.0)) for column in (ratio, log_p, log_q))
-        share = max((part.share_error for part in self.smooth), default=0.0)
         beyond = self.beyond if side is Side.UPPER else 0.0
         return PrivacyLossPmf(
             *in_order(ratio, log_p, log_q),
@@ -139,7 +138,7 @@ class Pair(TwoSidedPair):
             p_inf=min(1.0, self.p_inf + beyond + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + beyond + math.fsum(piece.q_zero for piece in pieces)),
             # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
-            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * max(deep) + share,
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * max(deep),
             shift_error=self._shift_error(biggest, log_tail) if self.smooth or side is Side.UPPER else 0.0,
             whole=side is Side.LOWER and self._one_smooth_part and pieces[0].size == len(cells[0].ends) + 1,
         )
@@ -153,7 +152,7 @@ class Pair(TwoSidedPair):
         """log L may be a difference of two logs that are larger than it: of weights, down to 1e-12."""
         known = [part.ratio_error(*part.range_for(log_tail)) for part in self.smooth if part.ratio_error is not None]
         every = len(known) == len(self.smooth) > 0 and not self.atom_log_p
-        usual = 8e-16 * (30.0 + biggest) + 2.0 * max((part.share_error for part in self.smooth), default=0.0)
+        usual = 8e-16 * (30.0 + biggest)
         return min(usual, max(known)) if every else usual
 
 
