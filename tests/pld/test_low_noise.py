@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import mpmath as mp
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -81,21 +80,6 @@ def test_masses_of_spaced_components_are_those_of_each(spacing, many, few):
     edges = (start + np.arange(count + 1)) * step
     exact = np.diff(stats.norm.cdf(edges[:, None] - mixture.means) @ weights)
     assert np.allclose(found, exact, rtol=1e-11, atol=1e-15)
-
-
-def test_cells_of_steep_noise_have_their_masses():
-    """Lengths up to 700: P and Q of single cells by differences of error functions with many digits."""
-    lengths, weights = 35.0 * np.arange(21.0), stats.binom.pmf(np.arange(21), 20, 0.5)
-    part = drawn_shift(Shifts.of(list(lengths), list(weights))).smooth[0]
-    assert part.log_q_between is not None
-    ends = np.array([-9.0, -3.0, -0.02, 0.03, 0.05, 1.0, 30.0, 30.02, 350.0, 350.1, 699.0, 699.25])
-    found = part.log_q_between(ends)
-    with mp.workdps(30):
-        for low, high, value in zip(ends[:-1], ends[1:], found, strict=True):
-            low, high = (mp.mpf(-high), mp.mpf(-low)) if high <= 0.0 else (mp.mpf(low), mp.mpf(high))
-            truth = mp.log((mp.erfc(low / mp.sqrt(2)) - mp.erfc(high / mp.sqrt(2))) / 2)
-            allowed = 1e-14 / float(high - low) + 4e-16 * (1.0 + abs(float(truth)))
-            assert abs(float(mp.mpf(float(value)) - truth)) <= allowed
 
 
 def test_a_wide_law_holds_all_mass_and_shows_no_more_than_there_is():

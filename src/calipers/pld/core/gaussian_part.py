@@ -26,12 +26,8 @@ _NEGLIGIBLE, _BLOCK = 45.0, 1024
 """Of sums of many terms: a thousand terms of e^-45 are no digit; and so many points are looked at together."""
 _SMALL = 0.75
 """A larger log ratio is that of a change by a half or more."""
-_WIDE = 20.0
-"""Means farther apart than this make a wide part."""
-_STEEP = 500.0
-"""Means so far apart that noise is too steep out there for wide cells, where its masses would have to be summed."""
-_FINER, _FINEST = 0.8, 0.45
-"""Cells of mixtures of many, and of wide ones: they end where their weight does, so that masses let them be wide."""
+_FINER = 0.8
+"""Cells of mixtures of many: they end where their weight does, so that masses let them be wide."""
 
 
 def gaussian_mixture_part(
@@ -74,20 +70,10 @@ def gaussian_mixture_part(
     def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
         return max(abs(high - lowest), abs(low - highest)) * reach + reach * reach
 
-    def steepest(low: FloatArray, high: FloatArray, some: Sequence[tuple[FloatArray, FloatArray]] = both) -> FloatArray:
-        # d log p / dz = E[m | z] - z, the mean of the means given z, which grows with z.
-        found = np.zeros(len(low))
-        for log_w, means in some:
-            first, last = (_mean_given(log_w, means, ends) for ends in (low, high))
-            found = np.maximum(found, np.maximum(np.abs(first - high), np.abs(last - low)))
-        return found * (1.0 + 1e-9) + 1e-9
-
     def grown(log_w: FloatArray, ahead: FloatArray, rate: float) -> float:
         # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).
         return float(np.logaddexp.reduce(log_w + rate * ahead + 0.5 * rate * rate + log_ndtr(ahead + rate)))
 
-    wide = highest - lowest > _WIDE
-    steep = highest - lowest > _STEEP and list(q[1]) == [0.0]
     return SmoothPart(
         log_p=lambda z: rel_p(z) - 0.5 * z * z + log_norm,
         log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
@@ -101,25 +87,8 @@ def gaussian_mixture_part(
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
         ratio_error=_high_noise_ratio_error(p, q),
-        steepest=steepest if wide else None,
-        steepest_p=(lambda low, high: steepest(low, high, both[:1])) if steep else None,
-        log_q_between=_log_noise_between if steep else None,
-        fineness=_FINEST if wide else _FINER if max(len(mp), len(mq)) > _FEW else 1.0,
+        fineness=_FINER if max(len(mp), len(mq)) > _FEW else 1.0,
     )
-
-
-def _log_noise_between(ends: FloatArray) -> FloatArray:
-    """Logs of the masses of the standard normal between ends: a difference of tails on the side where they are small.
-
-    In a cell of width h around z it is a share of at least min(h, 1/|z|)/2 of the larger tail.
-    """
-    near, far = np.minimum(np.abs(ends[:-1]), np.abs(ends[1:])), np.maximum(np.abs(ends[:-1]), np.abs(ends[1:]))
-    larger, smaller = log_ndtr(-near), log_ndtr(-far)
-    with np.errstate(divide="ignore"):  # ends on either side of 0 may be equally far away
-        apart = larger + np.log(-np.expm1(smaller - larger))
-    across = (ends[:-1] < 0.0) & (ends[1:] > 0.0)
-    both = np.log1p(-np.exp(np.logaddexp(larger, smaller)))
-    return np.where(across, both, apart)
 
 
 def _end(log_w: FloatArray, means: FloatArray, log_tail: float) -> float:
@@ -130,13 +99,6 @@ def _end(log_w: FloatArray, means: FloatArray, log_tail: float) -> float:
     spare = log_w + math.log(len(log_w)) - log_tail
     some = spare > 0.0
     return float(np.max(means[some] + np.sqrt(2.0 * spare[some])))
-
-
-def _mean_given(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
-    """The mean of the means, weighted by what each component contributes at z."""
-    terms = log_w + means * (z[:, None] - 0.5 * means)
-    shares = np.exp(terms - terms.max(axis=1, keepdims=True))
-    return np.asarray((shares @ means) / shares.sum(axis=1))
 
 
 def _accurate_log_ratio(p: MixtureTerms, q: MixtureTerms, rel_p: Density, rel_q: Density) -> Density:

@@ -25,7 +25,7 @@ How cells are cut, and how accurate their masses are, is said in `calipers.pld.c
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -121,10 +121,9 @@ class Pair(TwoSidedPair):
         """
         POSITIVE_PROBABILITY.check("resolution", resolution)
         build = _split if side is Side.UPPER else _condense
-        parts = [_for_p(part) for part in self.smooth] if side is Side.LOWER else self.smooth
-        each = shared_out(parts, resolution, log_tail, tilt)
-        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(parts, each, strict=True)]
-        pieces = [build(part, cut) for part, cut in zip(parts, cells, strict=True)]
+        each = shared_out(self.smooth, resolution, log_tail, tilt)
+        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
+        pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
         columns = [(piece.log_ratio, piece.log_p, piece.log_q) for piece in pieces]
         if self.atom_log_p:
             atoms_p, atoms_q = np.array(self.atom_log_p), np.array(self.atom_log_q)
@@ -213,19 +212,11 @@ def _up_and_down(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArr
     return (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
 
 
-def _for_p(part: SmoothPart) -> SmoothPart:
-    """Cells need be no narrower than P's masses want them, where Q's are known."""
-    return part if part.steepest_p is None else replace(part, steepest=part.steepest_p)
-
-
 def _condense(part: SmoothPart, cells: Cells) -> PrivacyLossPmf:
     """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
-    known = part.log_q_between is not None
-    log_q = part.log_q_between(ends) if part.log_q_between else row_logsumexp(part.log_q(points) + log_weights)
-    log_p = row_logsumexp(part.log_p(points) + log_weights)
+    log_p, log_q = (row_logsumexp(density(points) + log_weights) for density in (part.log_p, part.log_q))
     below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
     log_p = np.concatenate((below[:1], log_p, above[:1]))
     log_q = np.concatenate((below[1:], log_q, above[1:]))
-    error = CELL_ERROR + (1e-14 / float(np.min(np.diff(ends))) if known else 0.0)
-    return PrivacyLossPmf.observed(log_p, log_q, error)
+    return PrivacyLossPmf.observed(log_p, log_q, CELL_ERROR)

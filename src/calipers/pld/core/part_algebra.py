@@ -90,14 +90,9 @@ def weighted(part: SmoothPart, weight: float, among: int = 1) -> SmoothPart:
         log_q=lambda z: part.log_q(z) + log_weight,
         log_above=lambda z: part.log_above(z) + log_weight,
         log_below=lambda z: part.log_below(z) + log_weight,
-        log_q_between=_raised(part.log_q_between, log_weight),
         log_growth_above=lambda rate, z: part.log_growth_above(rate, z) + log_weight,
         log_growth_below=lambda rate, z: part.log_growth_below(rate, z) + log_weight,
     )
-
-
-def _raised(logs: Density | None, by: float) -> Density | None:
-    return None if logs is None else lambda z: logs(z) + by
 
 
 def joined_at_one(name: str, more: SmoothPart, less: SmoothPart, log_even: float, *, symmetric: bool = False) -> Pair:
