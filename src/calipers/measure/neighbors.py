@@ -30,7 +30,6 @@ from calipers.pld.division.length_tests import (
     LengthTest,
     Rounds,
     deviations,
-    full_batch_tests,
     revealed_round,
     scale_tests,
 )
@@ -150,11 +149,8 @@ class NeighborPair:
         """Tests of the length of the noise, everybody's gradient being zero, for one phase each."""
         found: list[LengthTest] = []
         for run in self.phases:
-            dimension, steps = run.dimension or 1, run.total_steps
             if self._kind(run) == "fixed":
-                found += scale_tests(steps * dimension, self._divisor(run), smallest)
-            elif self._kind(run) == "realized" and steps * run.rate ** (self.size + 1.0) > smallest:
-                found += full_batch_tests(steps, dimension, self.size, run.rate, smallest)
+                found += scale_tests(run.total_steps * (run.dimension or 1), self._divisor(run), smallest)
         return found
 
     @functools.cached_property

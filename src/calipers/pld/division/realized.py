@@ -172,7 +172,7 @@ def _mixed(lengths: FloatArray, coordinates: FloatArray) -> FloatArray:
 
 def _merged(log_p: FloatArray, log_q: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
     """The same observation with cells of nearly equal likelihood ratio merged, those at or below `floor` dropped."""
-    # A cell that all but tells the dataset is left to the test of full batches: no lattice holds it next to the others.
+    # A cell that all but tells the dataset is never rejected: no lattice holds it next to the others.
     with np.errstate(invalid="ignore"):
         kept = (log_p > floor) & (log_q > floor) & (np.abs(log_p - log_q) < _MOST_REVEALED)
     log_p, log_q = log_p[kept], log_q[kept]
