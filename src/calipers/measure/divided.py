@@ -167,7 +167,7 @@ class CollinearProof(Bound):
 
 @dataclass(frozen=True)
 class CollinearAttack(Bound):
-    """The most that explicit attacks show: gradients on one line, or nothing but the length of the noise."""
+    """The most that explicit attacks show: gradients on one line, or no gradients at all."""
 
     pairs: tuple[NeighborPair, ...]
     side = Side.LOWER
@@ -183,7 +183,6 @@ class CollinearAttack(Bound):
     def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
         """At most the true epsilon; without a tolerance after one rough look at the cheap attacks."""
         return self._most(
-            lambda pair: epsilon_shown(pair.length_tests(delta), delta),
             lambda attack: self._roughly(attack, delta),
             lambda product, within: epsilon_below(product, delta, within),
             tolerance,
@@ -197,7 +196,6 @@ class CollinearAttack(Bound):
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most the true delta."""
         return self._most(
-            lambda pair: delta_shown(pair.length_tests(1e-9), epsilon),
             lambda attack: delta_below(self._product(attack), epsilon, None),
             lambda product, within: delta_below(product, epsilon, within),
             tolerance,
@@ -209,7 +207,6 @@ class CollinearAttack(Bound):
 
     def _most(
         self,
-        by_length: Callable[[NeighborPair], tuple[float, bool]],
         roughly: Callable[[LineGradients], AttackValue],
         below: Callable[[Product, float], AttackValue],
         tolerance: float | None,
@@ -221,12 +218,7 @@ class CollinearAttack(Bound):
         shown = tried[attack]
         if tolerance is not None:
             shown = max(below(self._product(attack), tolerance), shown, key=lambda item: item.value)
-        found = BoundValue(shown.value, self._test(attack, shown))
-        for other in self.pairs:
-            value, reversed_test = by_length(other)
-            if value > found.value:
-                found = BoundValue(value, _length_test(other, reversed_test))
-        return found
+        return BoundValue(shown.value, self._test(attack, shown))
 
     def renyi(self, order: float) -> BoundValue:
         """What the PLDs of the best attack show."""
