@@ -31,7 +31,7 @@ from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window,
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair
-from calipers.pld.division.folded import WIDEST, cell_width, interval_mass, log_interval_mass
+from calipers.pld.division.folded import RAREST, WIDEST, cell_width, interval_mass, log_interval_mass
 
 DIRECTION = Domain(-1.0, 1.0)
 RATIO_ERROR = 2e-15
@@ -214,7 +214,8 @@ def mixture_pmf(
         first, count = math.floor(start * many / (few * spacing)), math.ceil(length * many / (few * spacing)) + 2
         p, q = (spaced_masses(mixture, first, many, few, count, radius) for mixture in (present, absent))
     # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
-    kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
+    rarest = math.exp(max(log_tail, RAREST))
+    kept = (p > rarest) & (q > rarest)
     return PrivacyLossPmf.observed(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE), RATIO_ERROR)
 
 
