@@ -36,6 +36,15 @@ def gaussian_mixture_part(
     """Two mixtures of unit-variance Gaussians whose likelihood ratio increases with z, as the caller guarantees.
 
     It does when every mean of P with another weight than under Q lies to the right of every such mean of Q.
+
+    Args:
+        weights_p: Probabilities of the components of P.
+        means_p: Their means, in deviations of the noise.
+        weights_q: Probabilities of the components of Q.
+        means_q: Their means.
+
+    Returns:
+        Exact densities and tails, to be cut into cells by a `Pair`.
     """
     with np.errstate(divide="ignore"):  # a weight may be 0
         log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
@@ -201,6 +210,13 @@ class GaussianPair(Pair):
 
 
 def gaussian_pair(mu: float) -> GaussianPair:
-    """N(mu, 1) against N(0, 1), mu > 0."""
+    """The Gaussian mechanism.
+
+    Args:
+        mu: Sensitivity over the deviation of the noise, above 0.
+
+    Returns:
+        N(mu, 1) against N(0, 1), exact on both sides.
+    """
     part = gaussian_mixture_part((1.0,), (mu,), (1.0,), (0.0,))
     return GaussianPair(f"Gaussian mechanism, mu = {mu:g}", smooth=(part,), symmetric=True, mu=mu)

@@ -120,7 +120,19 @@ class RoundedPair(Pair):
 
 
 def revealed(name: str, pairs: Sequence[tuple[Pair, float]], rounding: float = 1e-15) -> RoundedPair:
-    """The mixture of pairs with the given probabilities, the index being revealed."""
+    """The mixture of pairs, the index being revealed.
+
+    Args:
+        name: What the mixture is called in reports.
+        pairs: Exact pairs with the probabilities of their indices, which add up to 1.
+        rounding: At least the relative error of these probabilities; added to all masses.
+
+    Returns:
+        An exact pair: its profile is the mean of theirs, up to the rounding that is added on either side.
+
+    Raises:
+        InputError: The probabilities do not add up to 1.
+    """
     kept = [(pair, PROBABILITY.check("weight", weight)) for pair, weight in pairs if weight > 0.0]
     total, among = math.fsum(weight for _, weight in kept), sum(len(pair.smooth) for pair, _ in kept)
     if abs(total - 1.0) > 1e-9 + rounding:

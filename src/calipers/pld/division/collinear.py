@@ -114,7 +114,18 @@ def log_cell_masses(mixture: Components, edges: FloatArray) -> FloatArray:
 
 
 def best_direction(sigma: float, rate: float, others: int, divisor: int) -> tuple[float, float]:
-    """The v that shows the mean best to a test of many rounds, and by what factor it beats v = 0 (in mu^2)."""
+    """The common gradient of all other records that shows the differing one best.
+
+    Args:
+        sigma: The noise multiplier.
+        rate: The sampling rate q.
+        others: How many other records there are.
+        divisor: K on the smaller dataset, K + 1 on the larger one.
+
+    Returns:
+        v in [-1, 0], and by what factor it beats v = 0 (in mu^2) to a test of many rounds. A choice, not a bound: the
+        attack is valid for every v.
+    """
     blur = others * rate * (1.0 - rate) / (sigma * sigma)
     moved = others / (divisor + 1.0)  # the mean of D moves by v times this, the record by 1, in units of q/sigma
     v = 1.0 if blur <= moved else moved / blur
@@ -186,8 +197,14 @@ def mixture_pmf(
 ) -> PrivacyLossPmf:
     """The optimistic PLD of a mixture of Gaussians, revealed by the cell of a grid.
 
-    `mixtures`: what both datasets show, but for batch sizes of this log probability, and whether none is left out;
-    their weights err by a share `rounding`. With many batch sizes, cells rarer than e^log_tail are never rejected.
+    Args:
+        mixtures: log probability of batch sizes that may be left out -> what both datasets show, and whether none is.
+        resolution: The width of a cell, in deviations of the noise.
+        log_tail: With many batch sizes, cells rarer than e^log_tail are never rejected.
+        rounding: The relative error of the weights.
+
+    Returns:
+        A PLD on Side.LOWER: at every epsilon its delta is at most that of the two mixtures.
     """
     radius, log_outside, error = math.sqrt(2.0 * (_SPARE - log_tail)), log_tail - _DEEP, 1e-13 + rounding
     absent, present, complete = mixtures(log_outside)

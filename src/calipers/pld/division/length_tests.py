@@ -75,7 +75,16 @@ def _tests(log_power: FloatArray, log_alpha: FloatArray, orientation: bool) -> I
 
 
 def epsilon_shown(tests: Sequence[LengthTest], delta: float) -> tuple[float, bool]:
-    """The largest log((power - delta)/alpha), at least 0, and the order of its test."""
+    """What the best of some tests shows at delta.
+
+    Args:
+        tests: By log power (a lower bound) and log false positive rate (an upper bound).
+        delta: In [0, 1).
+
+    Returns:
+        The largest log((power - delta)/alpha), at least 0 and at most epsilon(delta); and whether its test rejects the
+        dataset with the record.
+    """
     shown = [(0.0, False)]
     for test in tests:
         gain = math.exp(test.log_power) - delta
@@ -137,7 +146,15 @@ _ORDERS = 1.0 + np.geomspace(1e-7, 1e3, 121)
 
 @implements("calipers:one-moment")
 def epsilon_by_moments(rounds: Sequence[Rounds], delta: float) -> float:
-    """At least epsilon(delta) of the product in both orders, by the best of some orders."""
+    """A bound by one moment of isotropic Gaussians, in closed form.
+
+    Args:
+        rounds: Pairs that dominate the steps, batch and membership being revealed.
+        delta: In (0, 1).
+
+    Returns:
+        At least epsilon(delta) of the product, in both directions, by the best of some orders.
+    """
     return max(_one_way(rounds, delta, lambda order: order), _one_way(rounds, delta, lambda order: 1.0 - order))
 
 
