@@ -14,7 +14,6 @@ from calipers.pld.composition.low_noise import LEAST, Chebyshev, hides_nothing, 
 from calipers.pld.core.drawn_shift import Shifts, drawn_shift
 from calipers.pld.core.gaussian_part import gaussian_pair
 from calipers.pld.core.pmf import PrivacyLossPmf
-from calipers.pld.division.collinear import Components, spaced_masses
 
 
 @pytest.mark.parametrize(("mu", "steps"), [(0.3, 500), (4.0, 300), (2.0, 2000)])
@@ -67,19 +66,6 @@ def test_chebyshev_shows_less_than_there_is(mu, steps, delta):
         assert 0.0 <= found.delta(epsilon) <= float(gaussian_delta(total, epsilon)) + 1e-12
     assert found.delta(0.25 * total**2) > 0.9
     assert found.delta(2.0 * total**2) == 0.0
-
-
-@pytest.mark.parametrize(("spacing", "many", "few"), [(3.3, 7, 1), (0.4, 1, 1), (0.05, 1, 5)])
-def test_masses_of_spaced_components_are_those_of_each(spacing, many, few):
-    rng = np.random.default_rng(2)
-    first, weights = -13, rng.dirichlet(np.ones(24))
-    mixture = Components(weights, spacing * np.arange(first, first + 24.0), 1.0, spacing)
-    step = spacing * few / many
-    start, count = math.floor(-60.0 / step), math.ceil(120.0 / step)
-    found = spaced_masses(mixture, start, many, few, count, 9.0)
-    edges = (start + np.arange(count + 1)) * step
-    exact = np.diff(stats.norm.cdf(edges[:, None] - mixture.means) @ weights)
-    assert np.allclose(found, exact, rtol=1e-11, atol=1e-15)
 
 
 def test_a_wide_law_holds_all_mass_and_shows_no_more_than_there_is():

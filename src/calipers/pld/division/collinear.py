@@ -46,13 +46,11 @@ _CHUNK = 250_000
 
 @dataclass(frozen=True)
 class Components:
-    """A mixture of Gaussians with one deviation: weights and means; `spacing`: where these are all multiples of it from
-    the first to the last, and the deviation is 1."""
+    """A mixture of Gaussians with one deviation: weights and means."""
 
     weights: FloatArray
     means: FloatArray
     deviation: float
-    spacing: float | None = None
 
 
 Mixtures = tuple[Components, Components, bool]
@@ -75,30 +73,6 @@ def cell_masses(mixture: Components, start: float, step: float, count: int, radi
         masses = weights * interval_mass(low, np.full_like(low, step / mixture.deviation))
         inside = (index >= 0) & (index < count)
         total += np.bincount(index[inside].astype(np.intp), weights=masses[inside], minlength=count)
-    return total
-
-
-def spaced_masses(mixture: Components, start: int, many: int, few: int, count: int, radius: float) -> FloatArray:
-    """The same of cells [(start + j) step, (start + j + 1) step), step = spacing `few`/`many`, one of which is 1.
-
-    Every component has the same masses around it, or, in wider cells, one of `few` kinds of them: sums of products.
-    """
-    assert mixture.spacing is not None
-    step, first = mixture.spacing * few / many, round(float(mixture.means[0]) / mixture.spacing)
-    reach = math.ceil(radius / step) + 1
-    cells, total = np.arange(-reach, reach, dtype=np.float64), np.zeros(count)
-    for kind in range(few):
-        place = first + kind
-        around = interval_mass(cells * step - (place % few) * mixture.spacing, np.full(2 * reach, step))
-        weights, lowest = mixture.weights[kind::few], (place * many) // few - reach - start
-        for offset in range(many):
-            own = around[offset::many]
-            if len(own) == 0 or len(weights) == 0:
-                continue
-            found = np.convolve(weights, own)
-            index = lowest + offset + many * np.arange(len(found))
-            inside = (index >= 0) & (index < count)
-            total[index[inside]] += found[inside]
     return total
 
 
@@ -222,14 +196,9 @@ def mixture_pmf(
     absent, present, _ = mixtures(log_tail - _SPARE)
     start, length = span(absent, present, radius)
     step = scale * min(max(resolution, 2.0 * radius * len(absent.means) / _MOST_TERMS), WIDEST)
-    count, spacing = math.ceil(length / step) + 1, absent.spacing
-    if spacing is None:
-        error += _misplaced(start, length, step, scale, radius)
-        p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
-    else:
-        many, few = max(1, math.ceil(spacing / step)), max(1, math.floor(step / spacing))
-        first, count = math.floor(start * many / (few * spacing)), math.ceil(length * many / (few * spacing)) + 2
-        p, q = (spaced_masses(mixture, first, many, few, count, radius) for mixture in (present, absent))
+    count = math.ceil(length / step) + 1
+    error += _misplaced(start, length, step, scale, radius)
+    p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
     # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
     rarest = math.exp(max(log_tail, RAREST))
     kept = (p > rarest) & (q > rarest)

@@ -339,7 +339,7 @@ class TruncatedAttack(AttainedPair):
         places = np.rint(np.broadcast_to(means, weights.shape)).astype(np.intp)
         first = int(np.min(places))
         total = np.bincount((places - first).ravel(), weights=weights.ravel()).astype(np.float64)
-        return Components(total, self.shift * np.arange(first, first + len(total), dtype=np.float64), 1.0, self.shift)
+        return Components(total, self.shift * np.arange(first, first + len(total), dtype=np.float64), 1.0)
 
     def alone(self) -> Pair:
         """The pair where all others are zero: only how many of the unit's records are kept shows."""
