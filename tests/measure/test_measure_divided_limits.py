@@ -179,7 +179,7 @@ def test_where_no_float_holds_a_rate_the_curve_is_not_swept() -> None:
     proof = found.evaluation.upper
     assert isinstance(proof, CollinearProof)
     for pair in proof.pairs:
-        product = pair.product("calipers:hidden-bit", pair.attacks[0])
+        product = pair.product(pair.attacks[0])
         swept = directed_sweep(product, 1e-12, 1e-3, (Side.UPPER,), False)[Side.UPPER]
         assert (swept.alpha.tolist(), swept.beta.tolist()) == ([0.0], [0.0])
     told = found.curve(Side.UPPER)

@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
 import calipers as cp
 from calipers.pld.core.drawn_shift import Shifts
-from calipers.pld.core.thinning import thinned
 from calipers.pld.subsampling.counted import CountedPair
 
 
@@ -45,12 +43,3 @@ def test_jaws_of_nearly_public_units_do_not_cross(sampler: str, adjacency: str) 
     )
     found = cp.measure(run).epsilon(delta=1e-5)
     assert 800.0 < found.lower <= found.upper
-
-
-def test_nodes_far_apart_keep_both_masses() -> None:
-    """Atoms between nodes 5000 apart give the farther one shares that are no numbers: most of the P-mass."""
-    x, log_q = np.array([0.0, 1500.0, 3000.0, 5000.0]), np.array([-0.5, -2000.0, -3000.5, -5001.0])
-    nodes, masses, error = thinned(x, log_q, np.array([0, 3]))
-    for moved, exact in ((masses, log_q), (masses + nodes, log_q + x)):
-        assert np.logaddexp.reduce(moved) == pytest.approx(np.logaddexp.reduce(exact), abs=2.0 * error)
-    assert error < 1e-11

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from calipers.bracket import Side
-from calipers.numerics.binomial import binomial_window
 from calipers.numerics.types import FloatArray
 from calipers.pld.composition.product import Product
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import TwoSidedPair
-from calipers.pld.division.batch_revealed import BatchRevealedPair
 from calipers.pld.division.cells import MixedCells
 from calipers.pld.division.hidden_membership import HiddenMembershipPair, best_tests
 from calipers.pld.division.scale import scale_pair
@@ -29,23 +27,13 @@ class ToldBit(HiddenMembershipPair):
         return MixedCells(np.concatenate(((1.0 - self.rate) * weights, self.rate * weights)), nodes, masses)
 
 
-class ToldBatch(BatchRevealedPair):
-    """Theorem 3.7: every batch size is seen, and whether the record is in it."""
-
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        window = binomial_window(self.others, self.rate, log_tail)
-        nothing = PrivacyLossPmf(np.zeros(1), np.zeros(1), np.zeros(1), Side.UPPER)
-        pmfs = [self.in_batch(int(k), max(resolution, 0.03), log_tail) for k in window.values]
-        return PrivacyLossPmf.mixture([nothing, *pmfs], [1.0 - self.rate, *(self.rate * w for w in window.weights)])
-
-
 class Proof(TwoSidedPair):
     """A proof where a product wants two sides; the side below shows nothing, so only upper bounds mean anything."""
 
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
 
-    def __init__(self, pair: HiddenMembershipPair | BatchRevealedPair) -> None:
+    def __init__(self, pair: HiddenMembershipPair) -> None:
         self.pair = pair
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
@@ -81,11 +69,3 @@ def test_hiding_the_membership_never_costs(others: int, divisor: int, rounds: in
     revealed = divided(others, divisor, rounds, revealed=True)
     assert hidden.epsilon(1e-5).upper <= revealed.epsilon(1e-5).upper
     assert hidden.delta(0.05).upper <= revealed.delta(0.05).upper * (1.0 + 1e-3)
-
-
-def test_the_realized_batch_size_with_the_membership_told() -> None:
-    """N = 4, q = 0.7, sigma = 10, n = 100: delta(0) = 0.662136; hidden it is smaller."""
-    revealed = Product([(Proof(ToldBatch(10.0, 0.7, 4, 100)), 1)]).delta(0.0).upper
-    hidden = Product([(Proof(BatchRevealedPair(10.0, 0.7, 4, 100)), 1)]).delta(0.0).upper
-    assert 0.662136 * (1.0 - 1e-5) <= revealed <= 0.662136 * (1.0 + 1e-3)
-    assert hidden <= revealed * (1.0 + 1e-9)

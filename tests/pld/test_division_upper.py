@@ -20,7 +20,6 @@ from calipers.numerics.binomial import log_binomial
 from calipers.pld.composition.product import Product
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.division import hidden_membership, size_and_sum
-from calipers.pld.division.batch_revealed import BatchRevealedPair
 from calipers.pld.division.folded import WIDEST, half_widths, interval_mass
 from calipers.pld.division.hidden_membership import HiddenMembershipPair
 from calipers.pld.division.pairs import DividedPair
@@ -152,16 +151,12 @@ def check_realized(seed: int, dimension: int, epsilons: tuple[float, ...]) -> No
     gradients, extra, rate, sigma = adversary(seed, dimension, 4 if dimension == 1 else 2)
     others = len(gradients)
     joined, absent = division.realized(gradients, extra, rate, sigma)
-    pmfs = [
-        SizeAndSumPair(sigma, rate, others).upper(0.1, -40.0),
-        BatchRevealedPair(sigma, rate, others, dimension).upper(0.1, -40.0),
-    ]
+    pmf = SizeAndSumPair(sigma, rate, others).upper(0.1, -40.0)
     error = LINE_ERROR if dimension == 1 else division.PLANE_ERROR
     for eps in epsilons:
         for order in division.ORDERS:
             truth = division.profile(joined, absent, eps, order)
-            for pmf in pmfs:
-                assert ordered(pmf, order).delta(eps) >= truth - error, (eps, order)
+            assert ordered(pmf, order).delta(eps) >= truth - error, (eps, order)
 
 
 @pytest.mark.parametrize("seed", FEW)
@@ -333,42 +328,6 @@ def test_size_and_sum_has_a_closed_form(
                 assert found <= 1.01 * truth + 1e-12, (eps, order)
 
 
-@pytest.mark.parametrize(
-    ("dimension", "size", "rate", "sigma"),
-    [(1, 1, 0.5, 1.0), (1, 3, 0.1, 2.0), (3, 1, 0.7, 1.0), (10, 2, 0.3, 3.0), (500, 20, 0.3, 5.0)],
-)
-def test_a_revealed_batch_is_a_subsampled_isotropic_pair(dimension: int, size: int, rate: float, sigma: float) -> None:
-    """Given the size: q times the call of N(m e, s^2 I) against N(0, I) at a shifted strike, integrated."""
-    pmf = BatchRevealedPair(sigma, rate, size, dimension).in_batch(size, 0.05, -40.0).subsample(rate)
-    mean, share = 2.0 * size / ((size + 1.0) * sigma), size / (size + 1.0)
-    joined, absent = gaussian_line((1.0, mean, share)), gaussian_line((1.0, 0.0, 1.0))
-
-    def full(eps: float, order: str) -> float:
-        if dimension > 50:
-            return contour.delta(division.isotropic(dimension, size, mean), 1, eps, order)
-        return division.profile_on_a_line(joined, absent, dimension, eps, order)
-
-    for eps in (0.02, 0.1, 0.5):
-        kappa = math.exp(eps)
-        truth = rate * full(math.log((kappa - 1.0 + rate) / rate), "PQ")
-        assert truth - division.PLANE_ERROR <= pmf.delta(eps) <= 1.01 * truth + division.PLANE_ERROR
-        strike = (1.0 / kappa - 1.0 + rate) / rate
-        if strike > 0.0:
-            # E[(strike - L)+] = strike D_(1/strike)(Q||P).
-            truth = kappa * rate * strike * full(-math.log(strike), "QP")
-            assert truth - division.PLANE_ERROR <= pmf.reverse().delta(eps) <= 1.01 * truth + division.PLANE_ERROR
-
-
-def test_an_empty_batch_shows_a_plain_gaussian() -> None:
-    """One other record that is never drawn: N(1/sigma, 1), subsampled, whatever the dimension."""
-    pmf = BatchRevealedPair(2.0, 0.3, 1, 1000).in_batch(0, 0.05, -40.0).subsample(0.3)
-    joined, absent = gaussian_line((0.7, 0.0, 1.0), (0.3, 0.5, 1.0)), gaussian_line((1.0, 0.0, 1.0))
-    for eps in (0.0, 0.1):
-        for order in division.ORDERS:
-            truth = division.profile(joined, absent, eps, order)
-            assert truth - LINE_ERROR <= ordered(pmf, order).delta(eps) <= 1.01 * truth
-
-
 @pytest.mark.parametrize("log_tail", [-2.0, -4.0, -8.0])
 def test_what_tails_leave_out_is_charged(log_tail: float) -> None:
     """Laws that stop after two to four deviations and few batch sizes still lie above the truth, in both orders."""
@@ -377,7 +336,6 @@ def test_what_tails_leave_out_is_charged(log_tail: float) -> None:
     cases = [
         (HiddenMembershipPair(sigma, rate, others, others), division.divided(gradients, extra, rate, sigma, others)),
         (SizeAndSumPair(sigma, rate, others), division.realized(gradients, extra, rate, sigma)),
-        (BatchRevealedPair(sigma, rate, others, 1), division.realized(gradients, extra, rate, sigma)),
     ]
     for pair, (joined, absent) in cases:
         pmf = pair.upper(0.1, log_tail)
@@ -388,9 +346,8 @@ def test_what_tails_leave_out_is_charged(log_tail: float) -> None:
                     eps,
                     order,
                 )
-        if not isinstance(pair, BatchRevealedPair):  # whose empty batch is a law of another kind
-            assert math.fsum(np.exp(pmf.log_p)) + pmf.p_inf >= 1.0 - 1e-9
-            assert math.fsum(np.exp(pmf.log_q)) + pmf.q_zero >= 1.0 - 1e-9
+        assert math.fsum(np.exp(pmf.log_p)) + pmf.p_inf >= 1.0 - 1e-9
+        assert math.fsum(np.exp(pmf.log_q)) + pmf.q_zero >= 1.0 - 1e-9
 
 
 def test_shallow_tails_of_one_batch_lie_above_the_trade_off_function(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,9 +369,6 @@ SOURCES: list[Callable[[], object]] = [
     lambda: HiddenMembershipPair(10.0, 0.005, 59_999, 59_999),
     lambda: SizeAndSumPair(0.05, 0.5, 10),
     lambda: SizeAndSumPair(10.0, 0.7, 999),
-    lambda: BatchRevealedPair(0.03, 0.5, 10, 3),
-    lambda: BatchRevealedPair(1.0, 0.5, 10, 100),
-    lambda: BatchRevealedPair(1.0, 0.5, 3, 10**7),
 ]
 
 
@@ -501,5 +455,3 @@ def test_realized_proofs_need_a_rate_between_zero_and_one(rate: float) -> None:
     """At rate 1 the size is the dataset's, which is another statement."""
     with pytest.raises(InputError, match="rate"):
         SizeAndSumPair(1.0, rate, 5)
-    with pytest.raises(InputError, match="rate"):
-        BatchRevealedPair(1.0, rate, 5, 2)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from oracles import contour, division
 
@@ -18,7 +17,6 @@ from calipers.pld.division.length_tests import (
     deviations,
     epsilon_by_moments,
     epsilon_shown,
-    full_batch_tests,
     scale_tests,
 )
 
@@ -50,25 +48,6 @@ def test_huge_dimensions_cost_nothing() -> None:
     low, _ = epsilon_shown(list(scale_tests(degrees, divisor, 1e-5)), 1e-5)
     high = epsilon_by_moments([Rounds(1, degrees, 1.0, divisor)], 1e-5)
     assert 0.9 * order <= low <= high <= 1.1 * order
-
-
-@pytest.mark.parametrize(("others", "rate", "dimension"), [(1, 0.5, 3), (2, 0.6, 10), (3, 0.9, 40)])
-def test_a_full_batch_shows_no_more_than_its_noise(others: int, rate: float, dimension: int) -> None:
-    """One round, all gradients zero: power - e^eps alpha is at most the integral over lengths."""
-    zero = np.zeros((others, dimension))
-    joined, absent = division.realized(zero, zero[:1], rate, 1.0)
-    tests = list(full_batch_tests(1, dimension, others, rate, 1e-3))
-    for eps in (0.0, 0.5, 1.5):
-        shown, way = delta_shown(tests, eps)
-        assert not way
-        assert shown <= division.profile_on_a_line(joined, absent, dimension, eps) + division.PLANE_ERROR
-
-
-def test_many_rounds_add_chances() -> None:
-    """T rounds of the same batch: T times the power while it is small, T times the false positives."""
-    one, many = (next(full_batch_tests(t, 10, 2, 0.01, 1e-7)) for t in (1, 5))
-    assert many.log_power == pytest.approx(one.log_power + math.log(5.0), rel=1e-3)
-    assert many.log_alpha == pytest.approx(one.log_alpha + math.log(5.0), rel=1e-6)
 
 
 @pytest.mark.parametrize(("rounds", "dimension", "divisor", "mean"), [(20, 20, 9, 0.3), (200, 50, 30, 0.1)])

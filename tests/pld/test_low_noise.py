@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import mpmath as mp
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -15,7 +14,6 @@ from calipers.pld.composition.low_noise import LEAST, Chebyshev, hides_nothing, 
 from calipers.pld.core.drawn_shift import Shifts, drawn_shift
 from calipers.pld.core.gaussian_part import gaussian_pair
 from calipers.pld.core.pmf import PrivacyLossPmf
-from calipers.pld.division.collinear import Components, spaced_masses
 
 
 @pytest.mark.parametrize(("mu", "steps"), [(0.3, 500), (4.0, 300), (2.0, 2000)])
@@ -68,34 +66,6 @@ def test_chebyshev_shows_less_than_there_is(mu, steps, delta):
         assert 0.0 <= found.delta(epsilon) <= float(gaussian_delta(total, epsilon)) + 1e-12
     assert found.delta(0.25 * total**2) > 0.9
     assert found.delta(2.0 * total**2) == 0.0
-
-
-@pytest.mark.parametrize(("spacing", "many", "few"), [(3.3, 7, 1), (0.4, 1, 1), (0.05, 1, 5)])
-def test_masses_of_spaced_components_are_those_of_each(spacing, many, few):
-    rng = np.random.default_rng(2)
-    first, weights = -13, rng.dirichlet(np.ones(24))
-    mixture = Components(weights, spacing * np.arange(first, first + 24.0), 1.0, spacing)
-    step = spacing * few / many
-    start, count = math.floor(-60.0 / step), math.ceil(120.0 / step)
-    found = spaced_masses(mixture, start, many, few, count, 9.0)
-    edges = (start + np.arange(count + 1)) * step
-    exact = np.diff(stats.norm.cdf(edges[:, None] - mixture.means) @ weights)
-    assert np.allclose(found, exact, rtol=1e-11, atol=1e-15)
-
-
-def test_cells_of_steep_noise_have_their_masses():
-    """Lengths up to 700: P and Q of single cells by differences of error functions with many digits."""
-    lengths, weights = 35.0 * np.arange(21.0), stats.binom.pmf(np.arange(21), 20, 0.5)
-    part = drawn_shift(Shifts.of(list(lengths), list(weights))).smooth[0]
-    assert part.log_q_between is not None
-    ends = np.array([-9.0, -3.0, -0.02, 0.03, 0.05, 1.0, 30.0, 30.02, 350.0, 350.1, 699.0, 699.25])
-    found = part.log_q_between(ends)
-    with mp.workdps(30):
-        for low, high, value in zip(ends[:-1], ends[1:], found, strict=True):
-            low, high = (mp.mpf(-high), mp.mpf(-low)) if high <= 0.0 else (mp.mpf(low), mp.mpf(high))
-            truth = mp.log((mp.erfc(low / mp.sqrt(2)) - mp.erfc(high / mp.sqrt(2))) / 2)
-            allowed = 1e-14 / float(high - low) + 4e-16 * (1.0 + abs(float(truth)))
-            assert abs(float(mp.mpf(float(value)) - truth)) <= allowed
 
 
 def test_a_wide_law_holds_all_mass_and_shows_no_more_than_there_is():

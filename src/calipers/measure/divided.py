@@ -1,7 +1,7 @@
 """Poisson sampled runs that divide the noisy sum by a number that depends on the data.
 
 Both neighbors of the dataset count: the pairs (N - 1, N) and (N, N + 1), or all pairs of a range of sizes. For each of
-them the upper bound is the least that any proof gives, the lower bound the most that any of a few explicit attacks gets
+them the upper bound is what its proof gives, the lower bound the most that any of a few explicit attacks gets
 (gradients on one line); the measurement is the largest over the pairs on either side.
 Which pairs there are is `calipers.measure.divisors`' to say.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.curves.envelope import Envelope, best_guarantee
+from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.bounds import Bound, Bounds, BoundValue
@@ -33,15 +33,12 @@ from calipers.samplers import scheme_of
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
 _ROUGHLY = 0.03
-_LIKELY, _REVEALED, _NO_RATE, _CLEARLY = 0.9, 20.0, 745.0, 1.2
-"""Where even this delta needs so large an epsilon next to nothing is hidden, or nothing at all: e^-745 is no float.
-Proofs are clearly worse by such a factor."""
+_LIKELY, _NO_RATE = 0.9, 745.0
+"""Where even this delta needs so large an epsilon nothing is hidden: e^-745 is no float."""
 _NO_GUARANTEE = TradeoffCurve.from_profile([0.0], [1.0], side=Side.UPPER, symmetric=True)
 _PROVES = {
     "calipers:hidden-bit": "The batch is revealed and the record's membership hidden: one test serves both branches.",
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
-    "calipers:full-batch": "Batch size and noisy sum are revealed, but full and empty batches compared by their noise.",
-    "calipers:batch-revealed": "The batch is revealed, the membership hidden: a subsampled pair for every size.",
     "calipers:moving-rate": "The batch of all other records, drawn at another rate on either side, is revealed.",
 }
 _SILENT = (0.0, 0.0)
@@ -92,59 +89,43 @@ def sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
 
 @dataclass(frozen=True)
 class CollinearProof(Bound):
-    """The largest over the pairs of the least that any proof gives."""
+    """The largest over the pairs of what the proof of each gives."""
 
     pairs: tuple[NeighborPair, ...]
     side = Side.UPPER
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
-        found = {pair: min((self._roughly(pair, name, delta), name) for name in pair.proofs) for pair in self.pairs}
-        return self._least(found, lambda product, within: epsilon_above(product, delta, within), tolerance)
+        return self._largest(lambda pair, within: epsilon_above(pair.proven, delta, within), tolerance)
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At least the true delta."""
-        found = {
-            pair: min((delta_above(pair.proven(name), epsilon, _ROUGHLY), name) for name in pair.proofs)
-            for pair in self.pairs
-        }
-        return self._least(found, lambda product, within: delta_above(product, epsilon, within), tolerance)
+        return self._largest(lambda pair, within: delta_above(pair.proven, epsilon, within), tolerance)
 
-    @memoize
-    def _roughly(self, pair: NeighborPair, name: str, delta: float) -> float:
-        """At least epsilon of one pair by one proof, on a coarse grid."""
-        return epsilon_above(pair.proven(name), delta, _ROUGHLY)
-
-    def _least(
-        self,
-        found: dict[NeighborPair, tuple[float, str]],
-        above: Callable[[Product, float], float],
-        tolerance: float,
-    ) -> BoundValue:
-        """All that is `found` roughly holds too, so only what decides is computed finely."""
+    def _largest(self, above: Callable[[NeighborPair, float], float], tolerance: float) -> BoundValue:
+        """On a coarse grid first: that holds too, so only the pair that decides is computed finely."""
+        found = {pair: above(pair, _ROUGHLY) for pair in self.pairs}
         fine: set[NeighborPair] = set()
         while True:
-            worst = max(found, key=lambda pair: found[pair][0])
-            value, name = found[worst]
+            worst = max(found, key=lambda pair: found[pair])
             if worst in fine or tolerance >= _ROUGHLY:
-                return BoundValue(value, self._explained(name, len(self._names) > 1))
+                return BoundValue(found[worst], self._explained(worst))
             fine.add(worst)
-            found[worst] = min(value, above(worst.proven(name), tolerance)), name
+            found[worst] = min(found[worst], above(worst, tolerance))
 
     def renyi(self, order: float) -> BoundValue:
-        """The least that one of the proofs bounds it by, of the pair with the most."""
-        ranged = any(pair.upto is not None for pair in self.pairs) and self._names != ["calipers:hidden-bit"]
-        if ranged or "calipers:moving-rate" in self._names:
+        """What the proof bounds it by, of the pair with the most."""
+        statements = {pair.statement for pair in self.pairs}
+        ranged = any(pair.upto is not None for pair in self.pairs) and statements != {"calipers:hidden-bit"}
+        if ranged or "calipers:moving-rate" in statements:
             raise UnsupportedError(
                 f"No finite Renyi divergence of order {order:g} is proven where the rate moves with the dataset, or "
                 "for a range of dataset sizes where the divisor is the realized batch size: the proofs reveal batch "
                 "sizes that only one of two datasets can show; ask for epsilon, delta or the curve."
             )
-        found = [
-            min((renyi_above(pair.proven(proof).factors, order), proof) for proof in pair.proofs) for pair in self.pairs
-        ]
-        value, proof = max(found)
-        if not math.isfinite(value):
+        found = {pair: renyi_above(pair.proven.factors, order) for pair in self.pairs}
+        worst = max(found, key=lambda pair: found[pair])
+        if not math.isfinite(found[worst]):
             finite = min(pair.finite_orders for pair in self.pairs)
             if order >= finite:
                 raise UnsupportedError(
@@ -155,7 +136,7 @@ class CollinearProof(Bound):
                 f"The Renyi divergence of order {order:g} is decided by batches of one record, whose noise alone tells "
                 "them apart in so many dimensions; ask for a smaller order, or for epsilon at delta."
             )
-        return BoundValue(value, self._explained(proof, len(self._names) > 1))
+        return BoundValue(found[worst], self._explained(worst))
 
     @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -163,49 +144,30 @@ class CollinearProof(Bound):
         return Envelope(tuple(self._guarantee(pair, smallest_delta, tolerance) for pair in self.pairs))
 
     def _guarantee(self, pair: NeighborPair, smallest_delta: float, tolerance: float) -> TradeoffCurve:
-        """That of one pair: the best that its proofs give, or none where no float holds a rate below 1."""
-        names = list(pair.proofs)
-        best = min(names, key=lambda name: self._roughly(pair, name, _TYPICAL_DELTA))
-        revealed = self._roughly(pair, best, _TYPICAL_DELTA) > _REVEALED
-        likely = min(self._roughly(pair, name, _LIKELY) for name in names) if revealed else 0.0
+        """That of one pair, or none where no float holds a rate below 1."""
+        likely = epsilon_above(pair.proven, _LIKELY, _ROUGHLY)
         if likely > _NO_RATE:
-            spread = self._roughly(pair, best, 1.0 - _LIKELY) - likely  # two and a half deviations
+            spread = epsilon_above(pair.proven, 1.0 - _LIKELY, _ROUGHLY) - likely  # two and a half deviations
             if likely - 3.0 * spread > _NO_RATE:
                 return _NO_GUARANTEE
-        if likely > _REVEALED and len(names) > 1:
-            names = self._promising(pair, best, smallest_delta)
-        curves = [_swept(pair.proven(name), Side.UPPER, smallest_delta, tolerance) for name in names]
-        return best_guarantee(curves)
-
-    def _promising(self, pair: NeighborPair, best: str, smallest_delta: float) -> list[str]:
-        """Where next to nothing is hidden, the proofs but those that the best one beats clearly at both ends.
-
-        There a curve is a narrow band: what lies far beyond at both ends does so in between.
-        """
-        ends = {at: _CLEARLY * self._roughly(pair, best, at) for at in (_LIKELY, _TYPICAL_DELTA, smallest_delta)}
-        return [name for name in pair.proofs if any(self._roughly(pair, name, at) <= ends[at] for at in ends)]
-
-    @property
-    def _names(self) -> list[str]:
-        return list(dict.fromkeys(name for pair in self.pairs for name in pair.proofs))
+        return _swept(pair.proven, Side.UPPER, smallest_delta, tolerance)
 
     def evidence(self) -> Evidence:
-        """The proof that is tried first."""
-        return self._explained(self._names[0], False)
+        """The proof of the first pair."""
+        return self._explained(self.pairs[0])
 
-    def _explained(self, name: str, won: bool) -> Evidence:
-        text = f"{_PROVES[name]} {_sizes(self.pairs)}"
-        text += (
-            " Composed over all steps by tilted FFT; truncation, aliasing and rounding are added to the upper bound."
+    def _explained(self, pair: NeighborPair) -> Evidence:
+        return Evidence.of(
+            Kind.NUMERICAL,
+            pair.statement,
+            f"{_PROVES[pair.statement]} {_sizes(self.pairs)} Composed over all steps by tilted FFT; truncation, "
+            "aliasing and rounding are added to the upper bound.",
         )
-        if won:
-            text += " This proof gave the least of those that compete."
-        return Evidence.of(Kind.NUMERICAL, name, text)
 
 
 @dataclass(frozen=True)
 class CollinearAttack(Bound):
-    """The most that explicit attacks show: gradients on one line, or nothing but the length of the noise."""
+    """The most that explicit attacks show: gradients on one line, or no gradients at all."""
 
     pairs: tuple[NeighborPair, ...]
     side = Side.LOWER
@@ -216,12 +178,11 @@ class CollinearAttack(Bound):
         return next(pair for pair in self.pairs if pair.is_divided)
 
     def _product(self, attack: LineGradients) -> Product:
-        return self._attacked.product(self._attacked.proofs[0], attack)
+        return self._attacked.product(attack)
 
     def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
         """At most the true epsilon; without a tolerance after one rough look at the cheap attacks."""
         return self._most(
-            lambda pair: epsilon_shown(pair.length_tests(delta), delta),
             lambda attack: self._roughly(attack, delta),
             lambda product, within: epsilon_below(product, delta, within),
             tolerance,
@@ -235,7 +196,6 @@ class CollinearAttack(Bound):
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most the true delta."""
         return self._most(
-            lambda pair: delta_shown(pair.length_tests(1e-9), epsilon),
             lambda attack: delta_below(self._product(attack), epsilon, None),
             lambda product, within: delta_below(product, epsilon, within),
             tolerance,
@@ -247,7 +207,6 @@ class CollinearAttack(Bound):
 
     def _most(
         self,
-        by_length: Callable[[NeighborPair], tuple[float, bool]],
         roughly: Callable[[LineGradients], AttackValue],
         below: Callable[[Product, float], AttackValue],
         tolerance: float | None,
@@ -259,12 +218,7 @@ class CollinearAttack(Bound):
         shown = tried[attack]
         if tolerance is not None:
             shown = max(below(self._product(attack), tolerance), shown, key=lambda item: item.value)
-        found = BoundValue(shown.value, self._test(attack, shown))
-        for other in self.pairs:
-            value, reversed_test = by_length(other)
-            if value > found.value:
-                found = BoundValue(value, _length_test(other, reversed_test))
-        return found
+        return BoundValue(shown.value, self._test(attack, shown))
 
     def renyi(self, order: float) -> BoundValue:
         """What the PLDs of the best attack show."""

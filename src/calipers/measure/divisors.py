@@ -21,6 +21,8 @@ REMEDY = (
     "plain guarantee comes back at no cost in accuracy."
 )
 SIZE = Domain(2, 2**53, integer=True)
+_SEEN = 1e-15
+"""Probabilities below this are below every delta that people ask for."""
 _ONE_SIZE = (
     "These numbers are about datasets of your size and its neighbors. A guarantee of the mechanism has to hold for "
     "every dataset size, and smaller datasets usually leak more; if yours is known only to within a range, name it "
@@ -162,12 +164,18 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
 
 def _moving_notes(run: Run) -> list[str]:
     if run.normalization == "realized":
-        return [
+        assert run.dataset_size is not None
+        divided = (
             "The noisy sum is divided by the number of records in the batch; an empty batch is read as divided by 1. "
-            "A loop that skips empty batches says how many it skipped: of the proofs only the one that reveals size "
-            "and sum covers it.",
-            _ONE_SIZE,
-        ]
+            "A loop that skips empty batches says how many it skipped, which the proof covers."
+        )
+        full = run.total_steps * run.rate**run.dataset_size
+        if full > _SEEN:
+            divided += (
+                f" A batch may hold every record, and the proof reveals its size: no epsilon is finite at a delta "
+                f"below {min(1.0, full):.2g}; lower sample_rate."
+            )
+        return [divided, _ONE_SIZE]
     if run.normalization == "floor":
         moving = moving_pairs(run)
         sizes = " and ".join(f"{size} to {size + 1}" for size in moving)

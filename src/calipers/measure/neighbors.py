@@ -1,9 +1,8 @@
-"""One pair of neighboring datasets of a divided run, or a range of them: its proofs and its attacks.
+"""One pair of neighboring datasets of a divided run, or a range of them: its proof and its attacks.
 
-Which proofs compete. Divisor K against K + 1: the batch is revealed, membership hidden. (Revealing membership too, as
-the published guarantee does, can only be worse: there each branch may choose its own alpha, here both share one.)
-Realized batch size: size and sum revealed, the same with full batches compared by their noise, or batch revealed and
-membership hidden. A rate that moves: the batch of the common records is revealed, on either side at its own rate.
+Divisor K against K + 1: the batch is revealed, membership hidden. (Revealing membership too, as the published guarantee
+does, can only be worse: there each branch may choose its own alpha, here both share one.) Realized batch size: size and
+sum are revealed. A rate that moves: the batch of the common records is revealed, on either side at its own rate.
 
 **Sizes.** Which datasets a divided run is measured on: both neighbors of one size, or all sizes of a range.
 
@@ -23,7 +22,6 @@ from dataclasses import dataclass
 
 from calipers.errors import UnsupportedError
 from calipers.measure.divisors import check_divided, check_moving_rate, divisor_of, is_divided, moves, rate_moves
-from calipers.numerics.binomial import binomial_window
 from calipers.pld.composition.product import Product
 from calipers.pld.core.source import TwoSidedPair
 from calipers.pld.division.collinear import best_direction
@@ -32,7 +30,6 @@ from calipers.pld.division.length_tests import (
     LengthTest,
     Rounds,
     deviations,
-    full_batch_tests,
     revealed_round,
     scale_tests,
 )
@@ -47,8 +44,6 @@ _COARSE = 0.05
 _MOST_TERMS = 2e6
 _WORTH_WHILE = 1.05
 _MOST_SIZES = 40
-_SEEN, _FEW = 1e-15, 6
-_VISIBLE, _EMPTY = 8.0, 1e-3
 
 LineGradients = tuple[float, float]
 """(v, w): all other gradients are v e, the record's is w e."""
@@ -58,7 +53,7 @@ LineGradients = tuple[float, float]
 class NeighborPair:
     """Datasets with `size` and `size` + 1 records; with `upto`, also every larger pair up to (`upto`, `upto` + 1).
 
-    The proofs hold for all pairs of the range, the attacks are made on the first.
+    The proof holds for all pairs of the range, the attacks are made on the first.
     """
 
     phases: tuple[Run, ...]
@@ -66,23 +61,12 @@ class NeighborPair:
     upto: int | None = None
 
     @functools.cached_property
-    def proofs(self) -> tuple[str, ...]:
-        """Statements that may prove the upper bound."""
-        realized = [run for run in self.phases if self._kind(run) == "realized"]
-        if not realized:
-            moving = all(self._kind(run) == "moving" for run in self.phases)
-            return ("calipers:moving-rate",) if moving else ("calipers:hidden-bit",)
-        if self.upto is not None:  # only what size and sum say is known to fall as datasets grow
-            return ("calipers:size-and-sum",)
-        # Sizes tell too much where a batch may well hold every record, or where there are few of them.
-        full = any(run.total_steps * run.rate ** (self.size + 1) > _SEEN for run in realized)
-        windows = [binomial_window(self.size, run.rate, -60.0) for run in realized]
-        few = all(len(window.values) <= _MOST_SIZES for window in windows) and (full or self.size <= _FEW)
-        # Revealing the batch tells the scale of the noise: useless where that tells the size in a few rounds.
-        few = few and all(deviations(run.dimension or 1, max(1, self.size)) < _VISIBLE for run in realized)
-        empty = any((1.0 - run.rate) ** self.size > _EMPTY for run in realized)
-        names = ("calipers:size-and-sum", "calipers:full-batch", "calipers:batch-revealed")
-        return tuple(name for name, useful in zip(names, (True, full or empty, few), strict=True) if useful)
+    def statement(self) -> str:
+        """What proves the upper bound."""
+        kinds = {self._kind(run) for run in self.phases}
+        if "realized" in kinds:
+            return "calipers:size-and-sum"
+        return "calipers:moving-rate" if kinds == {"moving"} else "calipers:hidden-bit"
 
     @functools.cached_property
     def attacks(self) -> tuple[LineGradients, ...]:
@@ -129,8 +113,8 @@ class NeighborPair:
         return divisor_of(run, size) if run.normalization == "floor" else size
 
     @functools.cache  # noqa: B019  # a measurement lives shortly and holds few pairs
-    def product(self, proof: str, attack: LineGradients) -> Product:
-        """The composition of all phases: the upper side by this proof, the lower by this attack."""
+    def product(self, attack: LineGradients) -> Product:
+        """The composition of all phases: the upper side by the proof, the lower by this attack."""
         direction, record = attack
         counts: dict[TwoSidedPair, int] = {}
         degrees: dict[int, int] = {}
@@ -145,7 +129,7 @@ class NeighborPair:
                 assert run.batch_size is not None
                 pair = MovingRatePair(sigma, self.size, run.batch_size, direction, record)
             elif kind == "realized":
-                pair = RealizedPair(sigma, rate, self.size, dimension, direction, record, proof)
+                pair = RealizedPair(sigma, rate, self.size, dimension, direction, record)
             else:
                 covers = None if self.upto is None else (self.upto, self._divisor(run, self.upto))
                 pair = DividedPair(sigma, rate, self.size, divisor, direction, record, covers)
@@ -156,19 +140,17 @@ class NeighborPair:
                 counts[ScaleFactor(count, divisor)] = 1
         return Product(list(counts.items()))
 
-    def proven(self, proof: str) -> Product:
+    @property
+    def proven(self) -> Product:
         """The same for whoever asks for its upper side alone: any attack will do."""
-        return self.product(proof, self.attacks[0])
+        return self.product(self.attacks[0])
 
     def length_tests(self, smallest: float) -> list[LengthTest]:
         """Tests of the length of the noise, everybody's gradient being zero, for one phase each."""
         found: list[LengthTest] = []
         for run in self.phases:
-            dimension, steps = run.dimension or 1, run.total_steps
             if self._kind(run) == "fixed":
-                found += scale_tests(steps * dimension, self._divisor(run), smallest)
-            elif self._kind(run) == "realized" and steps * run.rate ** (self.size + 1.0) > smallest:
-                found += full_batch_tests(steps, dimension, self.size, run.rate, smallest)
+                found += scale_tests(run.total_steps * (run.dimension or 1), self._divisor(run), smallest)
         return found
 
     @functools.cached_property
@@ -226,7 +208,7 @@ def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ..
         return apart
     if all(run.normalization == "realized" and run.rate < 1.0 for run in divided):
         # Whoever sees size and sum without one of the records can add it: a larger dataset shows less.
-        return apart[:1] if apart[0].proofs == ("calipers:size-and-sum",) else apart
+        return apart[:1]
     if any(run.normalization == "realized" for run in divided):
         return apart
     return (NeighborPair(phases, size - 1, size),) if size > _MANY else apart

@@ -86,11 +86,10 @@ def coordinates_of(run: Run) -> int:
 
 def _product(run: Run) -> Product:
     """The proof above and one attack below: opposite gradients, or none where opposite ones cost too much."""
-    proof = "calipers:size-and-sum" if run.normalization == "realized" else "calipers:hidden-bit"
     pair = NeighborPair((run,), others_in(run))
     # Where batches are large their sizes cost the most and tell the least; the pair says whether to try.
     shown = [attack for attack in pair.attacks if attack[1] == 1.0]  # the record's gradient has full length
-    return pair.product(proof, _OPPOSITE if _OPPOSITE in shown else shown[0])
+    return pair.product(_OPPOSITE if _OPPOSITE in shown else shown[0])
 
 
 def divisors(run: Run, present: bool) -> Divisors:

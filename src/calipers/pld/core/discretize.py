@@ -20,17 +20,15 @@ from calipers.errors import CertificationError
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.smooth_part import SmoothPart
 
-_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (4, 6, 12, 24)}
-"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities; and
-four for the finest cells of many parts."""
+_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)}
+"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _LOG_RHO = np.log(_RHO)
 _MOST_CELLS = 60_000
-_ALLOWED_CELLS = 1_000_000
+_ALLOWED_CELLS = 500_000
+"""More are refused. A step whose means are 4000 deviations apart, an epsilon of millions, needs so many."""
 _MANY_CELLS = {6: 4_000, 12: 400}
 """With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
-_SEGMENT, _NEAR, _WIDEST = 4.0, 3.0, 0.25
-"""Lengths of the segments of a wide part, how far from a cell its slope is looked at, and its widest cells."""
 _LEAST_SHARE = 1e-9
 """Parts rarer than this are no coarser than parts of this share."""
 CELL_ERROR = 2e-14
@@ -57,6 +55,7 @@ def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width:
     return math.log(64.0) + float(np.min(part.growth(low, high, half_width * _RHO) - log_decay))
 
 
+@lru_cache(maxsize=64)
 def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float:
     """The largest cell width whose quadrature error is negligible."""
     width = min(0.25 * part.scale, high - low)
@@ -69,82 +68,27 @@ def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float
     return width
 
 
-@lru_cache(maxsize=64)
-def widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> Widest:
-    """The largest width at every place whose quadrature error is negligible.
-
-    A wide part is steep as a whole and less so in most places: log |density| at a distance `reach` of a cell, in the
-    complex plane, exceeds that in the cell by at most the steepest slope within `reach`, times it, and reach^2.
-    """
-    widest = _widest_cell(part, low, high, nodes)
-    if part.steepest is None:
-        return Widest(np.array([low, high]), np.array([widest]))
-    edges = np.linspace(low, high, max(2, math.ceil((high - low) / (_SEGMENT * part.scale))) + 1)
-    margin = (_NEAR + 0.25) * part.scale
-    slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
-    log_decay, allowed = (2.0 * nodes - 1.0) * _LOG_RHO, math.log(0.5 * CELL_ERROR) - math.log(64.0)
-    widths = np.full(len(slopes), _WIDEST * part.scale)
-    while True:
-        reach = 0.5 * widths[:, None] * _RHO
-        grown = np.where(reach <= _NEAR * part.scale, slopes * reach + reach * reach, np.inf) - log_decay
-        wide = (np.min(grown, axis=1) > allowed) & (widths > widest)
-        if not np.any(wide):
-            break
-        widths = np.where(wide, np.maximum(0.8 * widths, widest), widths)
-    # A cell may lie in two neighboring segments, and is as narrow as either wants it.
-    padded = np.concatenate((widths[:1], widths, widths[-1:]))
-    return Widest(edges, np.minimum(np.minimum(padded[:-2], padded[2:]), widths))
-
-
-class Widest(NamedTuple):
-    """The largest width of a cell in each of several segments."""
-
-    edges: FloatArray
-    widths: FloatArray
-
-    def at(self, z: FloatArray) -> FloatArray:
-        """The width at each place."""
-        if len(self.widths) == 1:
-            return np.full(len(z), self.widths[0])
-        index = np.clip(np.searchsorted(self.edges, z, side="right") - 1, 0, len(self.widths) - 1)
-        return np.asarray(self.widths[index])
-
-
-def _ends(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None, nodes: int) -> FloatArray:
-    low, high = part.range_for(log_tail)
-    widest = widest_cells(part, low, high, nodes)
-    if tilt is not None:
-        return _placed_ends(part, low, high, widest, resolution, tilt)
-    if len(widest.widths) == 1:
-        count = max(8, math.ceil((high - low) / min(resolution * part.scale, float(widest.widths[0]))))
-        return np.linspace(low, high, count + 1)
-    density = 1.0 / np.minimum(resolution * part.scale, widest.widths)
-    total = np.concatenate(([0.0], np.cumsum(density * np.diff(widest.edges))))
-    ends = np.interp(np.linspace(0.0, total[-1], math.ceil(total[-1]) + 1), total, widest.edges)
-    ends[0], ends[-1] = low, high
-    return np.asarray(ends)
-
-
 def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> Cells:
     """The cells of a part: as fine as the resolution asks, with few points for the accuracy of their masses."""
     resolution *= part.fineness
+    low, high = part.range_for(log_tail)
     rule = 12 if resolution > 0.02 else 6
-    ends = _ends(part, resolution, log_tail, tilt, rule)
-    while rule in _MANY_CELLS and len(ends) > _MANY_CELLS[rule]:
-        wider = _ends(part, resolution, log_tail, tilt, 2 * rule)
-        if 2 * len(wider) >= len(ends):
+    wanted = resolution * part.scale if tilt is None else math.inf
+    width = min(wanted, _widest_cell(part, low, high, rule))
+    while rule in _MANY_CELLS and (high - low) / width > _MANY_CELLS[rule]:
+        wider = min(wanted, _widest_cell(part, low, high, 2 * rule))
+        if wider <= 2.0 * width:
             break
-        rule, ends = 2 * rule, wider
-    return cells_between(ends, rule)
-
-
-def cells_between(ends: FloatArray, rule: int) -> Cells:
-    """Cells with these ends and so many points each; no wider than `widest_cells` says of that rule."""
-    if len(ends) > _ALLOWED_CELLS:
+        rule, width = 2 * rule, wider
+    if (high - low) / width > _ALLOWED_CELLS:
         raise CertificationError(
-            f"The likelihood ratios reach so far that {len(ends):,} cells would be needed, of which {_ALLOWED_CELLS:,} "
-            "are computed at most: so little noise hides nothing. Use a larger noise_multiplier."
+            f"The likelihood ratios reach so far that {(high - low) / width:,.0f} cells would be needed, of which "
+            f"{_ALLOWED_CELLS:,} are computed at most: so little noise hides nothing. Use a larger noise_multiplier."
         )
+    if tilt is None:
+        ends = np.linspace(low, high, max(8, math.ceil((high - low) / width)) + 1)
+    else:
+        ends = _placed_ends(part, low, high, width, resolution, tilt)
     nodes, weights = _RULES[rule]
     half = 0.5 * np.diff(ends)[:, None]
     points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
@@ -198,7 +142,7 @@ def shared_out(parts: Sequence[SmoothPart], resolution: float, log_tail: float, 
 
 
 def _placed_ends(
-    part: SmoothPart, low: float, high: float, widest: Widest, resolution: float, tilt: float
+    part: SmoothPart, low: float, high: float, widest: float, resolution: float, tilt: float
 ) -> FloatArray:
     """Cell ends for which the tilted mean square cell width in log L is (resolution * deviation)^2.
 
@@ -212,7 +156,7 @@ def _placed_ends(
     # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
     # Where the tilt leaves no variance, the widest cells are as good as any.
     amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance)) if variance > 0 else 0.0
-    fewest = 1.0 / widest.at(0.5 * (grid[:-1] + grid[1:]))
+    fewest = np.full(len(grid) - 1, 1.0 / widest)
     density = np.maximum(amount * shape, fewest)
     total = np.concatenate(([0.0], np.cumsum(density) * spacing))
     count = math.ceil(total[-1])

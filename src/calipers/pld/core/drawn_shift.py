@@ -136,7 +136,19 @@ def _gaussians(shifts: Shifts, opposite: bool) -> Pair:
 
 @implements("calipers:drawn-shift", "kahane1985:convexity")
 def drawn_shift(shifts: Shifts, *, opposite: bool = False) -> RoundedPair:
-    """sum over j of w_j N(s_j) against N(0), or against sum over j of w_j N(-s_j). Dominates, and is attained."""
+    """A Gaussian release whose shift is drawn in secret.
+
+    Args:
+        shifts: The distribution of the largest length of the shift.
+        opposite: Whether the other dataset is shifted as far in the opposite direction, instead of not at all.
+
+    Returns:
+        sum over j of w_j N(s_j) against N(0), or against sum over j of w_j N(-s_j). It dominates the release in every
+        dimension, in both orders, and gradients on one line attain it.
+
+    Raises:
+        InputError: No shift is above 0.
+    """
     if shifts.exact:
         pair = _gaussians(shifts, opposite)
         return RoundedPair(pair.name, smooth=pair.smooth, symmetric=pair.symmetric, rounding=shifts.rounding)

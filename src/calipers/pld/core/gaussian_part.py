@@ -7,7 +7,6 @@ log1p of the summed differences.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,25 +16,18 @@ from scipy.special import log_ndtr
 
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.pair import Pair
-from calipers.pld.core.progression import Progression, log_sum_exp
 from calipers.pld.core.smooth_part import Density, SmoothPart
 
 MixtureTerms = tuple[Sequence[float], Sequence[float]]
 """Weights and means."""
-_AT_ONCE = 1 << 16
-"""Observations whose log ratios are computed together: memory stays small."""
 _FEW = 3
 """Up to so many components are added one by one, and none of them is far from the others."""
-_NOTHING = 40.0
-"""e^-40 is less than half of the last digit of 1."""
+_NEGLIGIBLE, _BLOCK = 45.0, 1024
+"""Of sums of many terms: a thousand terms of e^-45 are no digit; and so many points are looked at together."""
 _SMALL = 0.75
 """A larger log ratio is that of a change by a half or more."""
-_WIDE = 20.0
-"""Means farther apart than this make a wide part."""
-_STEEP = 500.0
-"""Means so far apart that noise is too steep out there for wide cells, where its masses would have to be summed."""
-_FINER, _FINEST = 0.8, 0.45
-"""Cells of mixtures of many, and of wide ones: they end where their weight does, so that masses let them be wide."""
+_FINER = 0.8
+"""Cells of mixtures of many: they end where their weight does, so that masses let them be wide."""
 
 
 def gaussian_mixture_part(
@@ -44,6 +36,15 @@ def gaussian_mixture_part(
     """Two mixtures of unit-variance Gaussians whose likelihood ratio increases with z, as the caller guarantees.
 
     It does when every mean of P with another weight than under Q lies to the right of every such mean of Q.
+
+    Args:
+        weights_p: Probabilities of the components of P.
+        means_p: Their means, in deviations of the noise.
+        weights_q: Probabilities of the components of Q.
+        means_q: Their means.
+
+    Returns:
+        Exact densities and tails, to be cut into cells by a `Pair`.
     """
     with np.errstate(divide="ignore"):  # a weight may be 0
         log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
@@ -51,11 +52,11 @@ def gaussian_mixture_part(
     p, q, both = (weights_p, means_p), (weights_q, means_q), ((log_wp, mp), (log_wq, mq))
     lowest, highest = (float(end(np.concatenate((mp, mq)))) for end in (np.min, np.max))
 
-    def relative(log_w: FloatArray, means: FloatArray, many: Progression | None) -> Density:
+    def relative(log_w: FloatArray, means: FloatArray) -> Density:
         # log of the density relative to the standard normal: sum of w exp(m z - m^2/2).
         def log_sum(z: FloatArray) -> FloatArray:
             if len(means) > _FEW:
-                return log_sum_exp(log_w, means, z) if many is None else many.log_sums(z.ravel()).reshape(z.shape)
+                return log_sum_exp(log_w, means, z)
             total = log_w[0] + means[0] * (z - 0.5 * means[0])
             for log_weight, mean in zip(log_w[1:], means[1:], strict=True):
                 total = np.logaddexp(total, log_weight + mean * (z - 0.5 * mean))
@@ -63,8 +64,7 @@ def gaussian_mixture_part(
 
         return log_sum
 
-    progressions = [Progression.of(log_w, means) for log_w, means in both]
-    rel_p, rel_q = relative(log_wp, mp, progressions[0]), relative(log_wq, mq, progressions[1])
+    rel_p, rel_q = relative(log_wp, mp), relative(log_wq, mq)
     log_norm = -0.5 * math.log(2 * math.pi)
 
     def tails(z: float, sign: float) -> FloatArray:
@@ -79,20 +79,10 @@ def gaussian_mixture_part(
     def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
         return max(abs(high - lowest), abs(low - highest)) * reach + reach * reach
 
-    def steepest(low: FloatArray, high: FloatArray, some: Sequence[tuple[FloatArray, FloatArray]] = both) -> FloatArray:
-        # d log p / dz = E[m | z] - z, the mean of the means given z, which grows with z.
-        found = np.zeros(len(low))
-        for log_w, means in some:
-            first, last = (_mean_given(log_w, means, ends) for ends in (low, high))
-            found = np.maximum(found, np.maximum(np.abs(first - high), np.abs(last - low)))
-        return found * (1.0 + 1e-9) + 1e-9
-
     def grown(log_w: FloatArray, ahead: FloatArray, rate: float) -> float:
         # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).
         return float(np.logaddexp.reduce(log_w + rate * ahead + 0.5 * rate * rate + log_ndtr(ahead + rate)))
 
-    wide = highest - lowest > _WIDE
-    steep = highest - lowest > _STEEP and list(q[1]) == [0.0]
     return SmoothPart(
         log_p=lambda z: rel_p(z) - 0.5 * z * z + log_norm,
         log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
@@ -106,26 +96,8 @@ def gaussian_mixture_part(
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
         ratio_error=_high_noise_ratio_error(p, q),
-        steepest=steepest if wide else None,
-        steepest_p=(lambda low, high: steepest(low, high, both[:1])) if steep else None,
-        log_q_between=_log_noise_between if steep else None,
-        fineness=_FINEST if wide else _FINER if max(len(mp), len(mq)) > _FEW else 1.0,
-        share_error=max((found.share_error for found in progressions if found is not None), default=0.0),
+        fineness=_FINER if max(len(mp), len(mq)) > _FEW else 1.0,
     )
-
-
-def _log_noise_between(ends: FloatArray) -> FloatArray:
-    """Logs of the masses of the standard normal between ends: a difference of tails on the side where they are small.
-
-    In a cell of width h around z it is a share of at least min(h, 1/|z|)/2 of the larger tail.
-    """
-    near, far = np.minimum(np.abs(ends[:-1]), np.abs(ends[1:])), np.maximum(np.abs(ends[:-1]), np.abs(ends[1:]))
-    larger, smaller = log_ndtr(-near), log_ndtr(-far)
-    with np.errstate(divide="ignore"):  # ends on either side of 0 may be equally far away
-        apart = larger + np.log(-np.expm1(smaller - larger))
-    across = (ends[:-1] < 0.0) & (ends[1:] > 0.0)
-    both = np.log1p(-np.exp(np.logaddexp(larger, smaller)))
-    return np.where(across, both, apart)
 
 
 def _end(log_w: FloatArray, means: FloatArray, log_tail: float) -> float:
@@ -138,13 +110,6 @@ def _end(log_w: FloatArray, means: FloatArray, log_tail: float) -> float:
     return float(np.max(means[some] + np.sqrt(2.0 * spare[some])))
 
 
-def _mean_given(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
-    """The mean of the means, weighted by what each component contributes at z."""
-    terms = log_w + means * (z[:, None] - 0.5 * means)
-    shares = np.exp(terms - terms.max(axis=1, keepdims=True))
-    return np.asarray((shares @ means) / shares.sum(axis=1))
-
-
 def _accurate_log_ratio(p: MixtureTerms, q: MixtureTerms, rel_p: Density, rel_q: Density) -> Density:
     """log p/q without cancellation: for small differences log1p((p - q)/q), with p - q summed exactly.
 
@@ -153,32 +118,21 @@ def _accurate_log_ratio(p: MixtureTerms, q: MixtureTerms, rel_p: Density, rel_q:
     """
     standard = list(q[1]) == [0.0]  # then q is the reference density itself
 
-    @functools.cache  # many parts are cut together, and none of their ratios is asked for
-    def differences() -> tuple[list[tuple[float, float]], Progression | None]:
-        weights: dict[float, float] = {}
-        for sign, mixture in ((1.0, p), (-1.0, q)):
-            for w, m in zip(*mixture, strict=True):
-                weights[m] = weights.get(m, 0.0) + sign * w
-        shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
-        return shifted, _progression(shifted) if standard else None
+    weights: dict[float, float] = {}
+    for sign, mixture in ((1.0, p), (-1.0, q)):
+        for w, m in zip(*mixture, strict=True):
+            weights[m] = weights.get(m, 0.0) + sign * w
+    shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
+    if standard:
+        log_w, means = np.log([w for w, _ in shifted]), np.array([m for _, m in shifted])
 
     def change_of(flat: FloatArray) -> FloatArray:
         """(p - q)/q: sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero."""
-        shifted, many = differences()
-        if many is not None:
-            return np.asarray(np.exp(many.log_sums(flat)) - math.fsum(w for w, _ in shifted))
-        ordered = bool(np.all(flat[1:] >= flat[:-1]))
-        change, gone = np.zeros_like(flat), 0.0
+        if standard and len(shifted) > _FEW:
+            return np.asarray(np.exp(log_sum_exp(log_w, means, flat)) - math.fsum(w for w, _ in shifted))
+        change = np.zeros_like(flat)
         for w, m in shifted:
-            # Left of here (or right, of a negative mean) e^(...) - 1 is -1 in double precision, and is not computed.
-            place = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered else 0 if m > 0.0 else len(flat)
-            if place == (len(flat) if m > 0.0 else 0):
-                gone += w
-                continue
-            some, rest = (slice(place, None), slice(place)) if m > 0.0 else (slice(place), slice(place, None))
-            change[rest] -= w
-            change[some] += w * np.expm1(m * (flat[some] - 0.5 * m))
-        change -= gone
+            change += w * np.expm1(m * (flat - 0.5 * m))
         return np.asarray(change if standard else change * np.exp(-rel_q(flat)))
 
     def log_ratio(z: FloatArray) -> FloatArray:
@@ -188,9 +142,7 @@ def _accurate_log_ratio(p: MixtureTerms, q: MixtureTerms, rel_p: Density, rel_q:
                 change = change_of(flat)
                 ratio = np.log1p(change)
                 far = np.flatnonzero(~((change > -0.5) & (change < 1e300)))
-                del change
-                for some in (far[i : i + _AT_ONCE] for i in range(0, len(far), _AT_ONCE)):
-                    ratio[some] = rel_p(flat[some]) - rel_q(flat[some])
+                ratio[far] = rel_p(flat[far]) - rel_q(flat[far])
             else:
                 # The difference of two logs is as good, and quick, but where it is small.
                 ratio = rel_p(flat) - rel_q(flat)
@@ -203,21 +155,13 @@ def _accurate_log_ratio(p: MixtureTerms, q: MixtureTerms, rel_p: Density, rel_q:
     return log_ratio
 
 
-def _progression(terms: Sequence[tuple[float, float]]) -> Progression | None:
-    """The terms (weight, mean), where they are a progression."""
-    if not terms:
-        return None
-    weights, means = (np.array(column) for column in zip(*terms, strict=True))
-    return Progression.of(np.log(weights), means)
-
-
 def _high_noise_ratio_error(p: MixtureTerms, q: MixtureTerms) -> Callable[[float, float], float]:
     """At least the error of `_accurate_log_ratio` between low and high: next to nothing for a small rate.
 
     Against the standard normal alone log L = log1p(change), change = sum of w (e^a - 1) with a = m (z - m/2). Two
     roundings of a move e^a - 1 by at most 2 u |a| e^a, and the rest is a few roundings of the change. Where |change| is
-    at most 1/2, log1p doubles that at most. Terms that are added as a progression err by its share and that of the
-    log of their sum.
+    at most 1/2, log1p doubles that at most. Of many terms the sum is the exponential of a log: exponents are rounded
+    with the logs of the weights, and s u |log s| is largest where the sum s is.
     """
     shifted = [(w, m) for w, m in zip(*p, strict=True) if m != 0.0]
     standard = [list(part) for part in q] == [[1.0], [0.0]]
@@ -225,14 +169,37 @@ def _high_noise_ratio_error(p: MixtureTerms, q: MixtureTerms) -> Callable[[float
     def error(low: float, high: float) -> float:
         if not standard:
             return math.inf
-        many = _progression(shifted)
-        share = 0.0 if many is None else 2.0 * many.share_error + 1e-13  # log sums are at most 700
         farthest = [(w, max(m * (low - 0.5 * m), m * (high - 0.5 * m), 0.0)) for w, m in shifted]
         change = math.fsum(w * math.exp(min(a, 600.0)) for w, a in farthest)
         # |a| e^a is at most 1 for a < 0.
-        return (share + 1e-15 * (4.0 + max(a for _, a in farthest))) * change if change <= 0.5 else math.inf
+        if change > 0.5:
+            return math.inf
+        logs = [abs(math.log(w)) for w, _ in shifted] if len(shifted) > _FEW else [0.0]
+        summed = abs(math.log(change)) if len(shifted) > _FEW else 0.0
+        return 1e-15 * (4.0 + max(a for _, a in farthest) + max(logs) + summed) * change
 
     return error
+
+
+def log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
+    """log of the sum of w e^(m z - m^2/2), many terms at once, at blocks of points.
+
+    A term that is less than e^-45 of another one everywhere in a block is left out: it changes no digit.
+    """
+    flat = z.ravel()
+    found = np.empty_like(flat)
+    for some in (slice(i, i + _BLOCK) for i in range(0, len(flat), _BLOCK)):
+        low, high = float(np.min(flat[some])), float(np.max(flat[some]))
+        logs = log_w + means * (0.5 * (low + high) - 0.5 * means)
+        largest = int(np.argmax(logs))
+        # From the middle to an end no term grows by more than this against the one that was largest there.
+        grown = logs - logs[largest] + np.abs(means - means[largest]) * 0.5 * (high - low)
+        kept = grown > -_NEGLIGIBLE
+        terms = log_w[kept, None] + means[kept, None] * (flat[some] - 0.5 * means[kept, None])
+        peak = terms.max(axis=0)
+        terms -= peak
+        found[some] = peak + np.log(np.exp(terms, out=terms).sum(axis=0))
+    return found.reshape(z.shape)
 
 
 @dataclass(frozen=True)
@@ -243,6 +210,13 @@ class GaussianPair(Pair):
 
 
 def gaussian_pair(mu: float) -> GaussianPair:
-    """N(mu, 1) against N(0, 1), mu > 0."""
+    """The Gaussian mechanism.
+
+    Args:
+        mu: Sensitivity over the deviation of the noise, above 0.
+
+    Returns:
+        N(mu, 1) against N(0, 1), exact on both sides.
+    """
     part = gaussian_mixture_part((1.0,), (mu,), (1.0,), (0.0,))
     return GaussianPair(f"Gaussian mechanism, mu = {mu:g}", smooth=(part,), symmetric=True, mu=mu)

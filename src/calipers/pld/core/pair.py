@@ -25,8 +25,8 @@ How cells are cut, and how accurate their masses are, is said in `calipers.pld.c
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -121,17 +121,15 @@ class Pair(TwoSidedPair):
         """
         POSITIVE_PROBABILITY.check("resolution", resolution)
         build = _split if side is Side.UPPER else _condense
-        parts = [_for_p(part) for part in self.smooth] if side is Side.LOWER else self.smooth
-        each = shared_out(parts, resolution, log_tail, tilt)
-        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(parts, each, strict=True)]
-        pieces = [build(part, cut) for part, cut in zip(parts, cells, strict=True)]
+        each = shared_out(self.smooth, resolution, log_tail, tilt)
+        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
+        pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
         columns = [(piece.log_ratio, piece.log_p, piece.log_q) for piece in pieces]
         if self.atom_log_p:
             atoms_p, atoms_q = np.array(self.atom_log_p), np.array(self.atom_log_q)
             columns.append((atoms_p - atoms_q, atoms_p, atoms_q))
         ratio, log_p, log_q = (np.concatenate(column) for column in zip(*columns, strict=True))
         biggest, *deep = (float(np.max(np.abs(column), initial=0.0)) for column in (ratio, log_p, log_q))
-        share = max((part.share_error for part in self.smooth), default=0.0)
         beyond = self.beyond if side is Side.UPPER else 0.0
         return PrivacyLossPmf(
             *in_order(ratio, log_p, log_q),
@@ -139,7 +137,7 @@ class Pair(TwoSidedPair):
             p_inf=min(1.0, self.p_inf + beyond + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + beyond + math.fsum(piece.q_zero for piece in pieces)),
             # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
-            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * max(deep) + share,
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * max(deep),
             shift_error=self._shift_error(biggest, log_tail) if self.smooth or side is Side.UPPER else 0.0,
             whole=side is Side.LOWER and self._one_smooth_part and pieces[0].size == len(cells[0].ends) + 1,
         )
@@ -153,7 +151,7 @@ class Pair(TwoSidedPair):
         """log L may be a difference of two logs that are larger than it: of weights, down to 1e-12."""
         known = [part.ratio_error(*part.range_for(log_tail)) for part in self.smooth if part.ratio_error is not None]
         every = len(known) == len(self.smooth) > 0 and not self.atom_log_p
-        usual = 8e-16 * (30.0 + biggest) + 2.0 * max((part.share_error for part in self.smooth), default=0.0)
+        usual = 8e-16 * (30.0 + biggest)
         return min(usual, max(known)) if every else usual
 
 
@@ -176,17 +174,31 @@ def _distinct(values: FloatArray) -> IntArray:
 
 def _split(part: SmoothPart, cells: Cells) -> PrivacyLossPmf:
     """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
-    peak, mass = scaled(part.log_q(cells.points) + cells.log_weights)
-    ends = Ends.of(part.log_ratio(cells.ends))
-    a, b = (side[:, None] for side in ends.end_ratios)
+    at_ends = part.log_ratio(cells.ends)
+    if np.any(np.diff(at_ends) < -1e-12 * (1.0 + np.abs(at_ends[1:]))):
+        raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
+    at_ends = np.maximum.accumulate(at_ends)
+    keep = _distinct(at_ends)
+    nodes = at_ends[keep]
+    # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
+    below = np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1
+    a, b = nodes[below][:, None], nodes[below + 1][:, None]
     ratio = np.clip(part.log_ratio(cells.points), a, b)  # equal up to rounding, which shift_error covers
-    return with_tails(part, cells.ends, ends.nodes, ends.log_q(peak, *_up_and_down(ratio, a, b, mass)))
-
-
-def scaled(log_mass: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The logs of the largest mass of every cell, and masses in units of it."""
-    peak = log_mass.max(axis=1)
-    return peak, np.exp(log_mass - peak[:, None])
+    log_mass = part.log_q(cells.points) + cells.log_weights
+    peak = np.maximum.reduceat(log_mass.max(axis=1), keep[:-1])
+    up, down = _up_and_down(ratio, a, b, np.exp(log_mass - peak[below][:, None]))
+    log_q = np.full(len(nodes), -np.inf)
+    with np.errstate(divide="ignore"):
+        log_q[1:] = peak + np.log(np.add.reduceat(up, keep[:-1]))
+        log_q[:-1] = np.logaddexp(log_q[:-1], peak + np.log(np.add.reduceat(down, keep[:-1])))
+    # Beyond the last end Q-mass stays at the end node and P-mass is added to infinity; mirrored below.
+    p_below, q_below = part.log_below(float(cells.ends[0]))
+    p_above, q_above = part.log_above(float(cells.ends[-1]))
+    log_q[-1] = np.logaddexp(log_q[-1], q_above)
+    log_q[0] = np.logaddexp(log_q[0], p_below - nodes[0])
+    return PrivacyLossPmf.dominating(
+        nodes, log_q, p_inf=math.exp(p_above), q_zero=math.exp(q_below), mass_error=CELL_ERROR
+    )
 
 
 def _up_and_down(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -200,79 +212,11 @@ def _up_and_down(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArr
     return (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
 
 
-class Ends(NamedTuple):
-    """Log ratios at those ends of cells where they differ, which are nodes; for every cell the node below it; and
-    the log ratios at all ends."""
-
-    nodes: FloatArray
-    keep: IntArray
-    below: IntArray
-    every: FloatArray
-
-    @classmethod
-    def of(cls, at_ends: FloatArray) -> Ends:
-        """From the log ratios at all ends."""
-        if np.any(np.diff(at_ends) < -1e-12 * (1.0 + np.abs(at_ends[1:]))):
-            raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
-        at_ends = np.maximum.accumulate(at_ends)
-        keep = _distinct(at_ends)
-        below = np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1
-        return cls(at_ends[keep], keep, below, at_ends)
-
-    @property
-    def end_ratios(self) -> tuple[FloatArray, FloatArray]:
-        """The nodes below and above every cell."""
-        return self.nodes[self.below], self.nodes[self.below + 1]
-
-    def shared(self, rise: FloatArray, fall: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What of the `total` of a cell goes to the nodes above and below it.
-
-        `rise` and `fall`: how far L is above its value at the lower end of the cell and below that at the upper one,
-        summed, in units of the latter. Where cells share their nodes, these are farther away.
-        """
-        (a, b), low, high = self.end_ratios, self.every[:-1], self.every[1:]
-        scale = np.exp(high - b)
-        rise = scale * rise + np.exp(a - b) * np.expm1(low - a) * total
-        fall = scale * fall - np.expm1(high - b) * total
-        whole = rise + fall
-        up = np.divide(rise, whole, out=np.ones_like(rise), where=whole > 0.0)
-        return total * up, total * np.divide(fall, whole, out=np.zeros_like(fall), where=whole > 0.0)
-
-    def log_q(self, peak: FloatArray, up: FloatArray, down: FloatArray) -> FloatArray:
-        """Logs of the Q-masses of the nodes, from what goes up and down in every cell in units of e^peak."""
-        # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
-        group_peak = np.maximum.reduceat(peak, self.keep[:-1])
-        rescale = np.exp(peak - group_peak[self.below])
-        found = np.full(len(self.nodes), -np.inf)
-        with np.errstate(divide="ignore"):
-            found[1:] = group_peak + np.log(np.add.reduceat(up * rescale, self.keep[:-1]))
-            found[:-1] = np.logaddexp(found[:-1], group_peak + np.log(np.add.reduceat(down * rescale, self.keep[:-1])))
-        return found
-
-
-def with_tails(part: SmoothPart, ends: FloatArray, nodes: FloatArray, log_q: FloatArray) -> PrivacyLossPmf:
-    """Beyond the last end Q-mass stays at the end node and P-mass is added to infinity; mirrored below."""
-    (p_below, q_below), (p_above, q_above) = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
-    log_q[-1] = np.logaddexp(log_q[-1], q_above)
-    log_q[0] = np.logaddexp(log_q[0], p_below - nodes[0])
-    return PrivacyLossPmf.dominating(
-        nodes, log_q, p_inf=math.exp(p_above), q_zero=math.exp(q_below), mass_error=CELL_ERROR
-    )
-
-
-def _for_p(part: SmoothPart) -> SmoothPart:
-    """Cells need be no narrower than P's masses want them, where Q's are known."""
-    return part if part.steepest_p is None else replace(part, steepest=part.steepest_p)
-
-
 def _condense(part: SmoothPart, cells: Cells) -> PrivacyLossPmf:
     """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
-    known = part.log_q_between is not None
-    log_q = part.log_q_between(ends) if part.log_q_between else row_logsumexp(part.log_q(points) + log_weights)
-    log_p = row_logsumexp(part.log_p(points) + log_weights)
+    log_p, log_q = (row_logsumexp(density(points) + log_weights) for density in (part.log_p, part.log_q))
     below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
     log_p = np.concatenate((below[:1], log_p, above[:1]))
     log_q = np.concatenate((below[1:], log_q, above[1:]))
-    error = CELL_ERROR + (1e-14 / float(np.min(np.diff(ends))) if known else 0.0)
-    return PrivacyLossPmf.observed(log_p, log_q, error)
+    return PrivacyLossPmf.observed(log_p, log_q, CELL_ERROR)

@@ -90,14 +90,9 @@ def weighted(part: SmoothPart, weight: float, among: int = 1) -> SmoothPart:
         log_q=lambda z: part.log_q(z) + log_weight,
         log_above=lambda z: part.log_above(z) + log_weight,
         log_below=lambda z: part.log_below(z) + log_weight,
-        log_q_between=_raised(part.log_q_between, log_weight),
         log_growth_above=lambda rate, z: part.log_growth_above(rate, z) + log_weight,
         log_growth_below=lambda rate, z: part.log_growth_below(rate, z) + log_weight,
     )
-
-
-def _raised(logs: Density | None, by: float) -> Density | None:
-    return None if logs is None else lambda z: logs(z) + by
 
 
 def joined_at_one(name: str, more: SmoothPart, less: SmoothPart, log_even: float, *, symmetric: bool = False) -> Pair:
@@ -125,7 +120,19 @@ class RoundedPair(Pair):
 
 
 def revealed(name: str, pairs: Sequence[tuple[Pair, float]], rounding: float = 1e-15) -> RoundedPair:
-    """The mixture of pairs with the given probabilities, the index being revealed."""
+    """The mixture of pairs, the index being revealed.
+
+    Args:
+        name: What the mixture is called in reports.
+        pairs: Exact pairs with the probabilities of their indices, which add up to 1.
+        rounding: At least the relative error of these probabilities; added to all masses.
+
+    Returns:
+        An exact pair: its profile is the mean of theirs, up to the rounding that is added on either side.
+
+    Raises:
+        InputError: The probabilities do not add up to 1.
+    """
     kept = [(pair, PROBABILITY.check("weight", weight)) for pair, weight in pairs if weight > 0.0]
     total, among = math.fsum(weight for _, weight in kept), sum(len(pair.smooth) for pair, _ in kept)
     if abs(total - 1.0) > 1e-9 + rounding:

@@ -123,7 +123,12 @@ class PrivacyLossPmf:
         return len(self.log_ratio)
 
     def reverse(self) -> PrivacyLossPmf:
-        """The PLD of the swapped pair (Q, P): L becomes 1/L under P. Keeps the side."""
+        """The PLD of the swapped pair (Q, P): L becomes 1/L under P.
+
+        Returns:
+            A distribution on the same side: `reverse().delta(epsilon)` bounds D(Q||P) at e^epsilon as this one does
+            D(P||Q).
+        """
         turned = -self.log_ratio[::-1], self.log_q[::-1], self.log_p[::-1]
         return PrivacyLossPmf(
             *turned, self.side, self.q_zero, self.p_inf, self.mass_error, self.shift_error, self.whole
@@ -133,6 +138,15 @@ class PrivacyLossPmf:
         """Poisson subsampling: L becomes 1 - rate + rate L (add/remove and zero-out adjacency).
 
         Mass at infinity keeps its P-mass times rate; the Q-only mass at L = 0 moves to 1 - rate.
+
+        Args:
+            rate: The probability in (0, 1] with which the record is in the batch.
+
+        Returns:
+            The distribution of (1 - rate) Q + rate P against Q, on the same side.
+
+        Raises:
+            InputError: The rate is 0 or no probability.
         """
         rate = PROBABILITY.check("rate", rate)
         if rate == 1.0:
@@ -158,7 +172,18 @@ class PrivacyLossPmf:
 
     @staticmethod
     def mixture(pmfs: Sequence[PrivacyLossPmf], weights: Sequence[float]) -> PrivacyLossPmf:
-        """The PLD of a pair whose index is drawn by `weights` and revealed."""
+        """The PLD of a pair whose index is drawn by `weights` and revealed.
+
+        Args:
+            pmfs: One distribution for each index, all on the same side.
+            weights: Their probabilities, with sum 1.
+
+        Returns:
+            The mixture, on that side.
+
+        Raises:
+            InputError: There are not as many weights as distributions, or they do not add up to 1.
+        """
         if len(pmfs) != len(weights) or not pmfs:
             raise InputError(f"Expected one weight per distribution, got {len(pmfs)} and {len(weights)} weights.")
         checked = [PROBABILITY.check("weight", w) for w in weights]
@@ -190,7 +215,14 @@ class PrivacyLossPmf:
         return peak + math.log(total), mean, float(np.sum(weights * spread * spread)) / total
 
     def delta(self, epsilon: float) -> float:
-        """D_{e^eps}(P||Q): at least the truth for a pessimistic PLD, at most for a LOWER one."""
+        """The hockey-stick divergence D(P||Q) at e^epsilon, all rounding added on the side.
+
+        Args:
+            epsilon: Any real number.
+
+        Returns:
+            delta with D <= delta for a pessimistic PLD (Side.UPPER), delta <= D for an optimistic one (Side.LOWER).
+        """
         REAL.check("epsilon", epsilon)
         sign = 1.0 if self.side is Side.UPPER else -1.0
         epsilon = epsilon - sign * self.shift_error

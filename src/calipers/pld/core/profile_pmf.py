@@ -28,12 +28,30 @@ def curve_of_profile(forward: ProfileNodes, backward: ProfileNodes | None = None
 
 
 def pmf_of_profile(forward: ProfileNodes, backward: ProfileNodes | None = None) -> PrivacyLossPmf:
-    """Its pessimistic PLD."""
+    """The pessimistic PLD of proven nodes.
+
+    Args:
+        forward: (epsilon, delta) with D(P||Q) at e^epsilon at most delta.
+        backward: The same of D(Q||P); without it the forward nodes hold in both directions.
+
+    Returns:
+        A PLD whose profile is at least the true one at every epsilon, in both directions.
+    """
     return pmf_of_curve(curve_of_profile(forward, backward))
 
 
 def pmf_of_curve(curve: TradeoffCurve) -> PrivacyLossPmf:
-    """The PLD of a curve, on its side: its segments are the atoms."""
+    """The PLD of a trade-off curve: its segments are the atoms.
+
+    Args:
+        curve: Piecewise linear, a guarantee (Side.UPPER) or what tests attain (Side.LOWER).
+
+    Returns:
+        The PLD on the curve's side, with the curve as its trade-off function.
+
+    Raises:
+        CertificationError: No segment has a finite, positive slope.
+    """
     p, q, p_inf, q_zero = curve.atoms
     proper = (p > 0) & (q > 0)
     if not np.any(proper):

@@ -36,13 +36,5 @@ class SmoothPart:
     scale: float = 1.0
     ratio_error: Callable[[float, float], float] | None = None
     """(low, high) -> at least the absolute error of `log_ratio` there, where that is known to be small."""
-    share_error: float = 0.0
-    """What densities may err by beyond a few roundings of their logs."""
-    steepest: Callable[[FloatArray, FloatArray], FloatArray] | None = None
-    """(low, high) -> at least |d log density/dz| of both between these places; for parts that are wide."""
-    steepest_p: Callable[[FloatArray, FloatArray], FloatArray] | None = None
-    """The same of P's density alone, where Q's masses are known:"""
-    log_q_between: Density | None = None
-    """Logs of Q's masses between ends; they err by a share of 1e-14 over the width of a cell."""
     fineness: float = 1.0
     """Cells are this much finer than asked for, where masses alone would let them be wide."""

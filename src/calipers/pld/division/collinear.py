@@ -31,7 +31,7 @@ from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window,
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair
-from calipers.pld.division.folded import WIDEST, cell_width, interval_mass, log_interval_mass
+from calipers.pld.division.folded import RAREST, WIDEST, cell_width, interval_mass, log_interval_mass
 
 DIRECTION = Domain(-1.0, 1.0)
 RATIO_ERROR = 2e-15
@@ -46,13 +46,11 @@ _CHUNK = 250_000
 
 @dataclass(frozen=True)
 class Components:
-    """A mixture of Gaussians with one deviation: weights and means; `spacing`: where these are all multiples of it from
-    the first to the last, and the deviation is 1."""
+    """A mixture of Gaussians with one deviation: weights and means."""
 
     weights: FloatArray
     means: FloatArray
     deviation: float
-    spacing: float | None = None
 
 
 Mixtures = tuple[Components, Components, bool]
@@ -78,30 +76,6 @@ def cell_masses(mixture: Components, start: float, step: float, count: int, radi
     return total
 
 
-def spaced_masses(mixture: Components, start: int, many: int, few: int, count: int, radius: float) -> FloatArray:
-    """The same of cells [(start + j) step, (start + j + 1) step), step = spacing `few`/`many`, one of which is 1.
-
-    Every component has the same masses around it, or, in wider cells, one of `few` kinds of them: sums of products.
-    """
-    assert mixture.spacing is not None
-    step, first = mixture.spacing * few / many, round(float(mixture.means[0]) / mixture.spacing)
-    reach = math.ceil(radius / step) + 1
-    cells, total = np.arange(-reach, reach, dtype=np.float64), np.zeros(count)
-    for kind in range(few):
-        place = first + kind
-        around = interval_mass(cells * step - (place % few) * mixture.spacing, np.full(2 * reach, step))
-        weights, lowest = mixture.weights[kind::few], (place * many) // few - reach - start
-        for offset in range(many):
-            own = around[offset::many]
-            if len(own) == 0 or len(weights) == 0:
-                continue
-            found = np.convolve(weights, own)
-            index = lowest + offset + many * np.arange(len(found))
-            inside = (index >= 0) & (index < count)
-            total[index[inside]] += found[inside]
-    return total
-
-
 def log_cell_masses(mixture: Components, edges: FloatArray) -> FloatArray:
     """log of the probability of every cell between consecutive edges, all components counted, however far away."""
     total = np.full(len(edges) - 1, -np.inf)
@@ -114,7 +88,18 @@ def log_cell_masses(mixture: Components, edges: FloatArray) -> FloatArray:
 
 
 def best_direction(sigma: float, rate: float, others: int, divisor: int) -> tuple[float, float]:
-    """The v that shows the mean best to a test of many rounds, and by what factor it beats v = 0 (in mu^2)."""
+    """The common gradient of all other records that shows the differing one best.
+
+    Args:
+        sigma: The noise multiplier.
+        rate: The sampling rate q.
+        others: How many other records there are.
+        divisor: K on the smaller dataset, K + 1 on the larger one.
+
+    Returns:
+        v in [-1, 0], and by what factor it beats v = 0 (in mu^2) to a test of many rounds. A choice, not a bound: the
+        attack is valid for every v.
+    """
     blur = others * rate * (1.0 - rate) / (sigma * sigma)
     moved = others / (divisor + 1.0)  # the mean of D moves by v times this, the record by 1, in units of q/sigma
     v = 1.0 if blur <= moved else moved / blur
@@ -186,8 +171,14 @@ def mixture_pmf(
 ) -> PrivacyLossPmf:
     """The optimistic PLD of a mixture of Gaussians, revealed by the cell of a grid.
 
-    `mixtures`: what both datasets show, but for batch sizes of this log probability, and whether none is left out;
-    their weights err by a share `rounding`. With many batch sizes, cells rarer than e^log_tail are never rejected.
+    Args:
+        mixtures: log probability of batch sizes that may be left out -> what both datasets show, and whether none is.
+        resolution: The width of a cell, in deviations of the noise.
+        log_tail: With many batch sizes, cells rarer than e^log_tail are never rejected.
+        rounding: The relative error of the weights.
+
+    Returns:
+        A PLD on Side.LOWER: at every epsilon its delta is at most that of the two mixtures.
     """
     radius, log_outside, error = math.sqrt(2.0 * (_SPARE - log_tail)), log_tail - _DEEP, 1e-13 + rounding
     absent, present, complete = mixtures(log_outside)
@@ -205,16 +196,12 @@ def mixture_pmf(
     absent, present, _ = mixtures(log_tail - _SPARE)
     start, length = span(absent, present, radius)
     step = scale * min(max(resolution, 2.0 * radius * len(absent.means) / _MOST_TERMS), WIDEST)
-    count, spacing = math.ceil(length / step) + 1, absent.spacing
-    if spacing is None:
-        error += _misplaced(start, length, step, scale, radius)
-        p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
-    else:
-        many, few = max(1, math.ceil(spacing / step)), max(1, math.floor(step / spacing))
-        first, count = math.floor(start * many / (few * spacing)), math.ceil(length * many / (few * spacing)) + 2
-        p, q = (spaced_masses(mixture, first, many, few, count, radius) for mixture in (present, absent))
+    count = math.ceil(length / step) + 1
+    error += _misplaced(start, length, step, scale, radius)
+    p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
     # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
-    kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
+    rarest = math.exp(max(log_tail, RAREST))
+    kept = (p > rarest) & (q > rarest)
     return PrivacyLossPmf.observed(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE), RATIO_ERROR)
 
 

@@ -5,9 +5,7 @@ tells which dataset was used. A composition on a lattice would need more and mor
 
 **Tests.** Divisor K or K + 1: the sum of squares over its mean is a gamma variable of shape d/2, times s^2 =
 (K/(K+1))^2 where the record is present. Rejecting below (or above) a threshold has two errors in closed form, kept as
-logarithms (`calipers.numerics.gamma`). Realized batch size: a batch that holds all N + 1 records of the larger dataset
-has the least noise of all; reject when the length of any one of T rounds is as short as such a batch makes it. Its
-power is 1 - (1 - q^(N+1) F(y))^T, and its false positives are at most T times those of one round.
+logarithms (`calipers.numerics.gamma`).
 
 **Moments.** Revealing the batch and the membership, a round is dominated by N(m, s^2 I) against N(0, I) in n
 coordinates with the largest possible m (docs/normalization.md, 2 (iii)), whose moments are elementary:
@@ -64,24 +62,6 @@ def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthT
     yield from _tests(log_gamma_tail(shape, long, False), log_gamma_tail(shape, long + offset, False), True)
 
 
-@implements("calipers:noise-length")
-def full_batch_tests(rounds: int, dimension: int, others: int, rate: float, smallest: float) -> Iterator[LengthTest]:
-    """Tests of T rounds divided by the realized size: is any of them as short as a batch of all N + 1 records?"""
-    shape = min(0.5 * dimension, LARGEST_SHAPE)
-    once = 2.0 * math.log1p(1.0 / others)
-    twice = 2.0 * math.log1p(2.0 / (others - 1.0)) if others > 1 else once
-    levels = _levels(min(1.0, smallest / min(1.0, rounds * rate ** (others + 1.0))))
-    short = gamma_quantile(shape, np.log(levels), True)
-    one_round = np.exp((others + 1.0) * math.log(rate) + log_gamma_tail(shape, short, True))
-    # A batch of D holds all N records with probability q^N, or at most N - 1 of them.
-    log_alpha = np.logaddexp(
-        others * math.log(rate) + log_gamma_tail(shape, short - once, True), log_gamma_tail(shape, short - twice, True)
-    )
-    likely = (one_round > 0.0) & (one_round < 1.0)
-    log_power = np.log(-np.expm1(rounds * np.log1p(-one_round[likely])))
-    yield from _tests(log_power, log_alpha[likely] + math.log(rounds), False)
-
-
 def _levels(smallest: float) -> list[float]:
     """Powers to try, from twice the smallest useful one."""
     ladder = smallest * np.array([1.5, 3.0, 10.0, 100.0])
@@ -95,7 +75,16 @@ def _tests(log_power: FloatArray, log_alpha: FloatArray, orientation: bool) -> I
 
 
 def epsilon_shown(tests: Sequence[LengthTest], delta: float) -> tuple[float, bool]:
-    """The largest log((power - delta)/alpha), at least 0, and the order of its test."""
+    """What the best of some tests shows at delta.
+
+    Args:
+        tests: By log power (a lower bound) and log false positive rate (an upper bound).
+        delta: In [0, 1).
+
+    Returns:
+        The largest log((power - delta)/alpha), at least 0 and at most epsilon(delta); and whether its test rejects the
+        dataset with the record.
+    """
     shown = [(0.0, False)]
     for test in tests:
         gain = math.exp(test.log_power) - delta
@@ -157,7 +146,15 @@ _ORDERS = 1.0 + np.geomspace(1e-7, 1e3, 121)
 
 @implements("calipers:one-moment")
 def epsilon_by_moments(rounds: Sequence[Rounds], delta: float) -> float:
-    """At least epsilon(delta) of the product in both orders, by the best of some orders."""
+    """A bound by one moment of isotropic Gaussians, in closed form.
+
+    Args:
+        rounds: Pairs that dominate the steps, batch and membership being revealed.
+        delta: In (0, 1).
+
+    Returns:
+        At least epsilon(delta) of the product, in both directions, by the best of some orders.
+    """
     return max(_one_way(rounds, delta, lambda order: order), _one_way(rounds, delta, lambda order: 1.0 - order))
 
 

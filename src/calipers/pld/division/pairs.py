@@ -6,7 +6,7 @@ line.
 - `DividedPair`: divisor K without the record, K + 1 with it. One coordinate; in the n - 1 others both sides show
   exactly the scale PLD, whose T rounds are one factor of T (n - 1) degrees (`calipers.pld.division.scale`).
 - `ScaleFactor`: that factor.
-- `RealizedPair`: the realized batch size. All coordinates; three proofs are known, and none is always best.
+- `RealizedPair`: the realized batch size, in all coordinates.
 
 A PLD of many batch sizes costs more than a composition of it, and questions ask for PLDs at many resolutions and
 depths. So PLDs are built at few of them (finer and deeper than asked for, which is a bound as well) and kept.
@@ -26,7 +26,6 @@ from calipers.numerics.binomial import log_binomial
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair, DominatingPair, TwoSidedPair
-from calipers.pld.division.batch_revealed import BatchRevealedPair
 from calipers.pld.division.collinear import CollinearPair
 from calipers.pld.division.hidden_membership import HiddenMembershipPair
 from calipers.pld.division.length_tests import Rounds, revealed_round
@@ -39,8 +38,8 @@ _FINE, _FINE_FROM = 0.02, 0.004
 """Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of a step's variance."""
 _DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
 _scale = functools.lru_cache(maxsize=32)(scale_pair)
-_MOST_SIZES, _MOST_BLOCKS = 10_000, 50_000
-"""Where moments only have to be finite: larger batches count as the first, sizes are put into so many blocks."""
+_MOST_BLOCKS = 50_000
+"""Where moments only have to be finite, sizes are put into so many blocks."""
 
 
 def _coarse(usual: float, finest: float, resolution: float, log_tail: float) -> tuple[float, float]:
@@ -69,7 +68,7 @@ class _ProofAndAttack(TwoSidedPair):
 
     @property
     @abstractmethod
-    def proof(self) -> HiddenMembershipPair | SizeAndSumPair | BatchRevealedPair:
+    def proof(self) -> HiddenMembershipPair | SizeAndSumPair:
         """What dominates every choice of gradients."""
 
     @property
@@ -157,7 +156,7 @@ class ScaleFactor(TwoSidedPair):
 
 @dataclass(frozen=True)
 class RealizedPair(_ProofAndAttack):
-    """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size; `statement` names the proof."""
+    """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size."""
 
     sigma: float
     rate: float
@@ -165,15 +164,11 @@ class RealizedPair(_ProofAndAttack):
     dimension: int
     direction: float = -1.0
     record: float = 1.0
-    statement: str = "calipers:size-and-sum"
 
     @property
-    def proof(self) -> SizeAndSumPair | BatchRevealedPair:
+    def proof(self) -> SizeAndSumPair:
         """What dominates every choice of gradients."""
-        if self.statement == "calipers:batch-revealed":
-            return BatchRevealedPair(self.sigma, self.rate, self.others, self.dimension)
-        compared = self.dimension if self.statement == "calipers:full-batch" else None
-        return SizeAndSumPair(self.sigma, self.rate, self.others, compared)
+        return SizeAndSumPair(self.sigma, self.rate, self.others)
 
     @property
     def attack(self) -> RealizedAttack:
@@ -186,51 +181,24 @@ class RealizedPair(_ProofAndAttack):
         return 2.0 / self.sigma
 
     def known_moment(self, order: float, reverse: bool) -> float:
-        """At least log E_Q[L^order], order > 1, of the pair or of the swapped one, whichever statement is used.
+        """At least log E_Q[L^order], order > 1, of the pair or of the swapped one.
 
-        The record left out shows what the smaller dataset shows, so L >= 1 - q; the other way the better one of two.
+        The record left out shows what the smaller dataset shows, so L >= 1 - q. The other way the size is revealed, and
+        a batch of all records is compared with one of all but one by its noise: with b_k and r_k of
+        `calipers.pld.division.size_and_sum` L = (1 - q) + q (1 - q) r_k/q l, and t-th powers are convex, so E[L^t] is
+        at most 1 - q + q ((1 - q) r_k/q)^t e^(t (t-1) mu^2/2). The full batch lends c = 1/(N+1) of its probability.
         """
+        n, q = self.others, self.rate
         if reverse:
-            return -(order - 1.0) * math.log1p(-self.rate) * (1.0 + 1e-14)
-        return min(self._batch_revealed(order), self._size_revealed(order)) * (1.0 + 1e-12) + 1e-9
-
-    def _scaled(self, sizes: FloatArray, order: float) -> FloatArray:
-        """log (s^-t A^(-1/2))^n for s = k/(k+1) and A = 1 + t (1/s^2 - 1): n coordinates of smaller noise."""
-        more = 1.0 / sizes
-        return np.asarray(self.dimension * (order * np.log1p(more) - 0.5 * np.log1p(order * more * (2.0 + more))))
-
-    def _signal(self, order: float) -> float:
-        """log of e^(t (t-1) m^2/2) for m = 2/sigma: the sum moves by two clipped gradients."""
-        return 2.0 * order * (order - 1.0) / self.sigma**2
-
-    def _batch_revealed(self, order: float) -> float:
-        """Batch and membership are revealed (`calipers.pld.division.batch_revealed`).
-
-        A batch of k others has E[L^t] = (s^-t A^(-1/2))^n e^(t (t-1) m^2 / (2 s^2 A)), m <= 2 s/sigma, whose first
-        factor falls as k grows; an empty batch, which has none, counts as k = 1.
-        """
-        sizes = np.arange(min(self.others, _MOST_SIZES) + 1.0)
-        weights = log_binomial(sizes, self.others, self.rate)
-        if self.others > _MOST_SIZES:
-            weights[-1] = 0.0  # it stands for all that are larger
-        revealed = np.logaddexp.reduce(weights + self._scaled(np.maximum(sizes, 1.0), order)) + self._signal(order)
-        return float(np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + revealed))
-
-    def _size_revealed(self, order: float) -> float:
-        """The size is revealed, and all records against all but one by their noise
-        (`calipers.pld.division.size_and_sum`).
-
-        With b_k and r_k as there L = (1 - q) + q (1 - q) r_k/q l, and t-th powers are convex: E[L^t] is at most
-        1 - q + q ((1 - q) r_k/q)^t e^(t (t-1) mu^2/2). The full batch lends c = 1/(N+1) of its probability.
-        """
-        n, q, lent = self.others, self.rate, 1.0 / (self.others + 1.0)
+            return -(order - 1.0) * math.log1p(-q) * (1.0 + 1e-14)
+        signal = 2.0 * order * (order - 1.0) / self.sigma**2  # the sum moves by two clipped gradients
         log_b, odds = _odds_of_sizes(n, q)
-        high = log_b + order * odds
-        peak = float(high.max())
-        join = peak + math.log(float(np.sum(np.exp(high - peak)))) + self._signal(order)
-        full = n * math.log(q) + (1.0 - order) * math.log(lent) + self._signal(order)
-        full += float(self._scaled(np.array([float(n)]), order)[0])
-        return float(np.logaddexp(math.log1p(-q), math.log(q) + np.logaddexp(join, full)))
+        join = float(np.logaddexp.reduce(log_b + order * odds)) + signal
+        # n coordinates of noise smaller by s = N/(N+1): log (s^-t (1 + t (1/s^2 - 1))^(-1/2))^n.
+        shrunk = self.dimension * (order * math.log1p(1.0 / n) - 0.5 * math.log1p(order * (2.0 + 1.0 / n) / n))
+        full = n * math.log(q) + (order - 1.0) * math.log(n + 1.0) + signal + shrunk
+        value = float(np.logaddexp(math.log1p(-q), math.log(q) + np.logaddexp(join, full)))
+        return value * (1.0 + 1e-12) + 1e-9
 
 
 @functools.lru_cache(maxsize=4)

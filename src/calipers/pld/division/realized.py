@@ -33,15 +33,14 @@ from calipers.numerics.types import FloatArray
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair
 from calipers.pld.division.collinear import DIRECTION, RATIO_ERROR
-from calipers.pld.division.folded import WIDEST, interval_mass, log_wide_interval_mass
+from calipers.pld.division.folded import RAREST, WIDEST, interval_mass
 
-_SPARE, _DEEP = 30.0, 300.0
-_MOST_SIZES_WITH_LENGTH = 2_000
-_MOST_LENGTHS = 96
-_FEW_SIZES = 24
-"""Up to so many sizes everything is summed in logarithms, so that no cell is too rare to be computed."""
-_MOST_CELLS = (800, 3_000)
-"""Cells of the coordinate where sizes are few, and where they are many and one matrix product does it."""
+_SPARE = 30.0
+"""How far below e^log_tail the probability of batch sizes left out lies."""
+_MOST_SIZES_WITH_LENGTH, _MOST_LENGTHS = 2_000, 96
+"""Where sizes are more, lengths are not observed; and into so many cells they are put."""
+_MOST_CELLS = 3_000
+"""Of the coordinate."""
 _MOST_TERMS = 1_000_000
 _MOST_ATOMS = 4_000
 _MOST_REVEALED = 300.0
@@ -68,66 +67,41 @@ class RealizedAttack(AttainedPair):
         OPEN_UNIT.check("rate", self.rate, "At rate 1 the divisor is the dataset size.")
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The PLD on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
-        log_outside = log_tail - _DEEP
-        sizes, stay, join, complete = self._sizes(log_outside)
-        if len(sizes) > _FEW_SIZES:
-            sizes, stay, join, complete = self._sizes(log_tail - _SPARE)
+        """The PLD on Side.LOWER; cells rarer than e^log_tail are never rejected."""
+        window = binomial_window(self.others, self.rate, log_tail - _SPARE)
+        sizes = np.append(window.values, window.values[-1] + 1.0)
+        stay, join = np.append(window.weights, 0.0), self.rate * np.append(0.0, window.weights)
         unit = max(1.0, round(self.others * self.rate))
         deviation = unit / np.maximum(sizes, 1.0)
         base = np.where(sizes > 0, 0.0, -self.direction * unit / self.sigma)
         shift = (self.record - self.direction) / np.maximum(sizes, 1.0) * unit / self.sigma
-        lengths = _length_cells(self.dimension - 1, unit, int(sizes[0]), len(sizes))
-        log_stay, log_join = self._coordinates(base, base + shift, deviation, resolution, log_tail)
+        mass_stay, mass_join = self._coordinates(base, base + shift, deviation, resolution, log_tail)
+        q = stay[:, None] * mass_stay
+        p = (1.0 - self.rate) * q + join[:, None] * mass_join
+        # Sums of products in one matrix product each; sizes left out leave a relative error in rare cells.
+        lengths = np.exp(_length_cells(self.dimension - 1, unit, int(sizes[0]), len(sizes)))
         with np.errstate(divide="ignore"):
-            log_q = np.log(stay)[:, None] + log_stay
-            log_p = np.logaddexp(math.log1p(-self.rate) + log_q, np.log(join)[:, None] + log_join)
-        if len(sizes) <= _FEW_SIZES:
-            log_p, log_q = _mixed(lengths, log_p).ravel(), _mixed(lengths, log_q).ravel()
-            often = np.maximum(log_p, log_q) > log_tail  # what is rare on both datasets only burdens the composition
-            log_p, log_q = log_p[often], log_q[often]
-            # What may be made of sizes left out, on either dataset, is not known.
-            floor = -math.inf if complete else log_outside + 1.5 * _SPARE - math.log(self.rate)
-        else:
-            # Sums of products in one matrix product each; sizes left out leave a relative error in rare cells.
-            shown = np.exp(lengths)
-            with np.errstate(divide="ignore"):
-                log_p, log_q = np.log(shown @ np.exp(log_p)).ravel(), np.log(shown @ np.exp(log_q)).ravel()
-            floor = log_tail
-        return PrivacyLossPmf.observed(*_merged(log_p, log_q, floor), 1e-11 + BINOMIAL_RELATIVE_ERROR, RATIO_ERROR)
-
-    def _sizes(self, log_outside: float) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
-        """Batch sizes c, b_c, q b_(c-1), and whether these are all there are."""
-        window = binomial_window(self.others, self.rate, log_outside)
-        sizes = np.append(window.values, window.values[-1] + 1.0)
-        stay = np.append(window.weights, 0.0)
-        join = self.rate * np.concatenate(([0.0], window.weights))
-        return sizes, stay, join, len(window.values) == self.others + 1
+            log_p, log_q = np.log(lengths @ p).ravel(), np.log(lengths @ q).ravel()
+        return PrivacyLossPmf.observed(
+            *_merged(log_p, log_q, max(log_tail, RAREST)), 1e-11 + BINOMIAL_RELATIVE_ERROR, RATIO_ERROR
+        )
 
     def _coordinates(
         self, base: FloatArray, moved: FloatArray, deviation: FloatArray, resolution: float, log_tail: float
     ) -> tuple[FloatArray, FloatArray]:
-        """log of the probability of every cell of the coordinate for every size, without and with the record."""
+        """The probability of every cell of the coordinate for every size, without and with the record."""
         radius = math.sqrt(2.0 * (_SPARE - log_tail))
         usual = (np.abs(base) < 1e-300) & (deviation < 4.0)
         if not np.any(usual):
             usual = np.ones(len(base), dtype=bool)
         start = float(np.min((base - radius * deviation)[usual]))
         end = float(np.max((moved + radius * deviation)[usual]))
-        finest = max(
-            resolution,
-            self.finest,
-            (end - start) * len(base) / _MOST_TERMS,
-            (end - start) / _MOST_CELLS[len(base) > _FEW_SIZES],
-        )
-        step = finest if len(base) <= _FEW_SIZES else min(finest, WIDEST * float(deviation.min()))
+        finest = max(resolution, self.finest, (end - start) * len(base) / _MOST_TERMS, (end - start) / _MOST_CELLS)
+        step = min(finest, WIDEST * float(deviation.min()))
         x = start + step * np.arange(math.ceil((end - start) / step) + 1)
         width = np.full((1, len(x) - 1), step) / deviation[:, None]
-        lows = [(x[None, :-1] - m[:, None]) / deviation[:, None] for m in (base, moved)]
-        if len(base) <= _FEW_SIZES:
-            return log_wide_interval_mass(lows[0], width), log_wide_interval_mass(lows[1], width)
-        with np.errstate(divide="ignore"):
-            return np.log(interval_mass(lows[0], width)), np.log(interval_mass(lows[1], width))
+        without, record = ((x[None, :-1] - mean[:, None]) / deviation[:, None] for mean in (base, moved))
+        return interval_mass(without, width), interval_mass(record, width)
 
 
 @functools.lru_cache(maxsize=4)
@@ -162,17 +136,9 @@ def log_interval_probabilities(shape: float, edges: FloatArray) -> FloatArray:
     return np.concatenate((low[:1], inner, high[-1:]))
 
 
-def _mixed(lengths: FloatArray, coordinates: FloatArray) -> FloatArray:
-    """log of the sum over sizes of exp(lengths[j, c] + coordinates[c, i]), at every (j, i)."""
-    total = np.full((lengths.shape[0], coordinates.shape[1]), -np.inf)
-    for size in range(lengths.shape[1]):
-        total = np.logaddexp(total, lengths[:, size, None] + coordinates[None, size, :])
-    return total
-
-
 def _merged(log_p: FloatArray, log_q: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
     """The same observation with cells of nearly equal likelihood ratio merged, those at or below `floor` dropped."""
-    # A cell that all but tells the dataset is left to the test of full batches: no lattice holds it next to the others.
+    # A cell that all but tells the dataset is never rejected: no lattice holds it next to the others.
     with np.errstate(invalid="ignore"):
         kept = (log_p > floor) & (log_q > floor) & (np.abs(log_p - log_q) < _MOST_REVEALED)
     log_p, log_q = log_p[kept], log_q[kept]

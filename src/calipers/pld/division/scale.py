@@ -36,7 +36,18 @@ _WIDEST_RANGE = 10_000.0
 
 @implements("calipers:scale-law")
 def scale_pair(degrees: int, divisor: int) -> Pair:
-    """N(0, s^2 I) against N(0, I) in `degrees` coordinates, s = divisor/(divisor + 1): exact from both sides."""
+    """The change of noise scale in coordinates without signal.
+
+    Args:
+        degrees: How many coordinates, over all steps.
+        divisor: K: the noise is divided by K on one dataset, by K + 1 on the other.
+
+    Returns:
+        N(0, s^2 I) against N(0, I), s = K/(K + 1): exact on both sides.
+
+    Raises:
+        CertificationError: The lengths are so far apart that there is nothing left to measure.
+    """
     degrees = DEGREES.check_int("degrees", degrees)
     divisor = DIVISOR.check_int("divisor", divisor)
     shape = 0.5 * degrees

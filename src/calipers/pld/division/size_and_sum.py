@@ -17,16 +17,8 @@ ratio at (k, x) is
 linear in r. So sizes can be put on a few values of r: splitting r linearly onto two neighbors is a mean preserving
 spread of L at every x.
 
-With few records the mass at infinity is what counts, and it is not the quotient's: a batch of all N + 1 records shows
-noise that is smaller by s = N/(N+1), not a label. So with a `dimension` that batch is compared with the batch of all N
-records instead. Reveal which of two comparisons is made: the full batch of D lends a share c of its probability q^N to
-
-    Q:  c q^N N(0, I),      P:  c (1 - q) q^N N(0, I) + q^(N+1) N(m, s^2 I),      |m| <= 2N/((N+1) sigma),
-
-and keeps 1 - c of it for the sizes above, where r = N becomes N/(1 - c). Here c = 1/(N+1). Likewise a batch that holds
-the new record alone is divided by 1, as an empty batch is, so it is compared with that: k = 0 shows (1 - q) N(0, 1) + q
-N(1/sigma, 1) against N(0, 1), and at k = 1 nothing is left to be compared, r = 0. (A loop that skips empty batches
-shows how many there were: this comparison does not cover it, the plain one does.)
+Where a batch may well hold every record (few of them, or a rate near 1) the mass at infinity is what counts, and no
+epsilon is finite at a delta below it.
 """
 
 from __future__ import annotations
@@ -44,24 +36,20 @@ from calipers.numerics.types import FloatArray
 from calipers.pld.composition.lattice import weighted_counts
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import DominatingPair
-from calipers.pld.division.batch_revealed import BatchRevealedPair
 from calipers.pld.division.cells import MixedCells, cell_ends, log_normal_cells, mixed_pmf
 
 _MOST_ODDS = 160
-_FINEST_NOISE = 0.03
-_RARE = -50.0
-"""Log of a probability that is left to the plain comparison."""
+"""Ratios r onto which all batch sizes are put; twice as many change epsilon by less than 1e-4 of itself."""
 
 
-@implements("calipers:size-and-sum", "calipers:full-batch")
+@implements("calipers:size-and-sum")
 @dataclass(frozen=True)
 class SizeAndSumPair(DominatingPair):
-    """One round, UPPER only: N `others`, `rate` q < 1; with a `dimension` full and empty batches count by noise."""
+    """One round in any dimension, UPPER only: N `others`, `rate` q < 1."""
 
     sigma: float
     rate: float
     others: int
-    dimension: int | None = None
     usual: ClassVar[float] = 0.012
     finest: ClassVar[float] = 0.01
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
@@ -71,70 +59,21 @@ class SizeAndSumPair(DominatingPair):
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The PLD on Side.UPPER; rare sizes, far tails and the size N + 1 are added to 0 and infinity."""
-        window = binomial_window(self.others, self.rate, log_tail)
-        empty = self.dimension is not None and window.values[0] == 0.0
-        odds, weights, outside = self._odds(window, empty)
+        odds, weights, outside = self._odds(binomial_window(self.others, self.rate, log_tail))
         mu = 2.0 / self.sigma
         x = cell_ends(log_tail, mu, 1.0, max(resolution, self.finest))
-        log_q = log_normal_cells(x)
         stay = math.log1p(-self.rate)
-        shifted = log_normal_cells(x, mu)
         with np.errstate(divide="ignore"):
             log_odds = np.log(odds)[:, None]
         nodes = stay + np.logaddexp(0.0, log_odds + mu * x - 0.5 * mu * mu)
-        log_p = stay + np.logaddexp(log_q, log_odds + shifted)
-        if empty:  # the record alone against no record: no size tells them apart
-            alone, join = 0.5 * mu, math.log(self.rate)
-            nodes = np.vstack((np.logaddexp(stay, join + alone * x - 0.5 * alone * alone), nodes))
-            log_p = np.vstack((np.logaddexp(stay + log_q, join + log_normal_cells(x, alone)), log_p))
-            weights = np.append(window.weights[0], weights)
+        log_p = stay + np.logaddexp(log_normal_cells(x), log_odds + log_normal_cells(x, mu))
         pmf = mixed_pmf(MixedCells(weights, nodes, log_p), x, outside, BINOMIAL_RELATIVE_ERROR)
-        return self._with_full_batch(pmf, resolution, log_tail)
+        full = math.exp((self.others + 1.0) * math.log(self.rate)) * (1.0 + 1e-9)
+        return replace(pmf, p_inf=min(1.0, pmf.p_inf + full))
 
-    @property
-    def _share(self) -> float:
-        """c, what the full batch of D lends to the comparison of full batches."""
-        rare = self.others * math.log(self.rate) < _RARE
-        return 0.0 if self.dimension is None or rare else 1.0 / (self.others + 1.0)
-
-    def _with_full_batch(self, pmf: PrivacyLossPmf, resolution: float, log_tail: float) -> PrivacyLossPmf:
-        """The PLD with the batch of all N + 1 records: at infinity, or compared with that of all N."""
-        log_full = self.others * math.log(self.rate)
-        if self.dimension is None or log_full < _RARE:
-            at_infinity = math.exp(log_full + math.log(self.rate)) * (1.0 + 1e-9)
-            return replace(pmf, p_inf=min(1.0, pmf.p_inf + at_infinity))
-        pair = BatchRevealedPair(self.sigma, self.rate, self.others, self.dimension)
-        noise = pair.in_batch(self.others, max(resolution, _FINEST_NOISE), log_tail)
-        log_lent = log_full + math.log(self._share)
-        ratio = np.logaddexp(math.log1p(-self.rate), math.log(self.rate / self._share) + noise.log_ratio)
-        log_q = log_lent + noise.log_q
-        if noise.q_zero > 0.0:  # nothing but the record left out is seen there
-            ratio = np.append(math.log1p(-self.rate), ratio)
-            log_q = np.append(log_lent + math.log(noise.q_zero), log_q)
-        ratio, log_q = np.concatenate((pmf.log_ratio, ratio)), np.concatenate((pmf.log_q, log_q))
-        order = np.argsort(ratio, kind="stable")
-        lost = math.exp(log_full + math.log(self.rate)) * noise.p_inf * (1.0 + 1e-9)
-        return PrivacyLossPmf.dominating(
-            ratio[order],
-            log_q[order],
-            p_inf=min(1.0, pmf.p_inf + lost),
-            q_zero=pmf.q_zero,
-            mass_error=max(pmf.mass_error, noise.mass_error) + 1e-14 * (1.0 + self.others),
-            shift_error=max(pmf.shift_error, noise.shift_error) + 2e-15,
-        )
-
-    def _odds(self, window: BinomialWindow, empty: bool) -> tuple[FloatArray, FloatArray, float]:
-        """Values of r = k/(N - k + 1), their probabilities under Q, and the probability of sizes left out under P or Q.
-
-        Where `empty` batches are compared apart, k = 0 is left to the caller, and nothing remains for k = 1.
-        """
-        odds = window.values / (self.others + 1.0 - window.values)
-        full = window.values == self.others
-        odds = np.where(full, odds / (1.0 - self._share), odds)
-        odds = np.where((window.values <= 1.0) & empty, 0.0, odds)
-        weights = np.where(full, (1.0 - self._share) * window.weights, window.weights)
-        if empty:
-            odds, weights = odds[1:], weights[1:]
+    def _odds(self, window: BinomialWindow) -> tuple[FloatArray, FloatArray, float]:
+        """Values of r = k/(N - k + 1), their probabilities under Q, and that of sizes left out under P or Q."""
+        odds, weights = window.values / (self.others + 1.0 - window.values), window.weights
         if len(odds) > _MOST_ODDS:
             # Splitting over a gap g adds g^2/6 to the variance: gaps are best proportional to b_k^(-1/3).
             crowd = np.cumsum(np.cbrt(weights))

@@ -47,9 +47,9 @@ from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.drawn_shift import Shifts
+from calipers.pld.core.gaussian_part import log_sum_exp
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.profile_pmf import pmf_of_profile
-from calipers.pld.core.progression import log_sum_exp
 from calipers.pld.core.source import DominatingPair
 
 _STEP = 0.02

@@ -58,7 +58,6 @@ from calipers.pld.core.drawn_shift import Shifts, drawn_shift
 from calipers.pld.core.pair import Pair
 from calipers.pld.core.part_algebra import RoundedPair, revealed
 from calipers.pld.core.pmf import PrivacyLossPmf
-from calipers.pld.core.revealed_shifts import revealed_shifts
 from calipers.pld.core.source import AttainedPair, DominatingPair
 from calipers.pld.division.collinear import Components, mixture_pmf
 from calipers.pld.subsampling.counted import CountedPair
@@ -71,8 +70,6 @@ _FINEST, _DEPTH = 0.01, 40.0
 _ADDED, _RARE = 3e-4, 1e-12
 """Cases are put together where the probability p of no length (or more) grows by more than this share. Of what is rarer
 than `_RARE` a share is less of the epsilon that goes with it: 1 + log(_RARE/p) times as much is allowed."""
-_MANY = 7
-"""So many cases are cut together."""
 _UNSEEN = 1e-40
 """Lengths that are rarer than this may grow as they like: they decide nothing."""
 
@@ -213,10 +210,8 @@ def _with_room(truncation: Truncation, shift: float, adjacency: str) -> Pair:
 def _drawn(truncation: Truncation, cases: Sequence[_Case], shift: float) -> RoundedPair:
     # Probabilities that add up to a rounding above one are one.
     parts = [(_shifts(case.tails, shift, truncation.rounding), min(1.0, case.probability)) for case in cases]
-    name = _name(truncation, "add-remove")
-    if len(parts) >= _MANY:
-        return revealed_shifts(name, parts, shift, truncation.rounding)
-    return revealed(name, [(drawn_shift(shifts), chance) for shifts, chance in parts], truncation.rounding)
+    drawn = [(drawn_shift(shifts), chance) for shifts, chance in parts]
+    return revealed(_name(truncation, "add-remove"), drawn, truncation.rounding)
 
 
 def proof_for_both(first: Truncation, second: Truncation, shift: float) -> tuple[RoundedPair, float]:
@@ -344,7 +339,7 @@ class TruncatedAttack(AttainedPair):
         places = np.rint(np.broadcast_to(means, weights.shape)).astype(np.intp)
         first = int(np.min(places))
         total = np.bincount((places - first).ravel(), weights=weights.ravel()).astype(np.float64)
-        return Components(total, self.shift * np.arange(first, first + len(total), dtype=np.float64), 1.0, self.shift)
+        return Components(total, self.shift * np.arange(first, first + len(total), dtype=np.float64), 1.0)
 
     def alone(self) -> Pair:
         """The pair where all others are zero: only how many of the unit's records are kept shows."""
