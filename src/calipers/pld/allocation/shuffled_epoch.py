@@ -151,7 +151,8 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
 
     def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """At least the divergence at epsilon >= 0 of every adaptive adversary, by the recursion; 1 where not tried."""
-        return _by_dynamic_program(self, epsilon, reverse, FINE if self.fine else effort)
+        found = _by_dynamic_program(self, epsilon, reverse, FINE) if self.fine else 1.0
+        return found if found < 1.0 else _by_dynamic_program(self, epsilon, reverse, effort)  # FINE's grid is too long
 
     @property
     def orientations(self) -> tuple[bool, ...]:
