@@ -13,7 +13,7 @@ from oracles.shuffled_recursion import exact_divergence
 
 from calipers.pld.allocation import recursion
 from calipers.pld.allocation.frontier import cell_on_grid, control_range
-from calipers.pld.allocation.recursion import FINE, QUICK, OneRound, SumGrid, block_pmf, recursion_divergence
+from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, OneRound, SumGrid, block_pmf, recursion_divergence
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from calipers.pld.allocation.worst_case_sums import divergence
 from calipers.pld.allocation.worst_case_term import replaced, zeroed_out
@@ -90,7 +90,7 @@ def test_where_small_and_large_terms_share_the_tail() -> None:
     rounds, epsilon = 400, 0.1
     share = 2 * rounds / (2 * rounds + 1)
     exact = exact_divergence(3.0, rounds, epsilon, share, shares=(0.0, 1.0))
-    assert exact <= recursion_divergence(zeroed_out(3.0, epsilon, False), rounds, share, FINE) <= 1.005 * exact
+    assert exact <= recursion_divergence(zeroed_out(3.0, epsilon, False), rounds, share, FINEST) <= 1.005 * exact
 
 
 def test_where_the_finest_grid_is_too_long_the_usual_one_answers() -> None:

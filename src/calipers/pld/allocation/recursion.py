@@ -73,8 +73,9 @@ _BETWEEN = (0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993,
 _MOST_CELLS = tuple(sorted({*_MANY_CELLS, *_BETWEEN}))
 QUICK = Effort(0.25, _FEW_CELLS, 6, 400, 4e5)
 USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
-FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
-"""For the nodes of a PLD, for single questions, and where a tolerance asks for it."""
+FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
+FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
+"""For the nodes of a PLD, for single questions, and either where a tolerance asks for it."""
 _SPREADS = 5.0
 """How many deviations of the sum the grid reaches beyond its start and beyond 0."""
 _TAIL = 2.2
