@@ -153,9 +153,8 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         """At least the divergence at epsilon >= 0 of every adaptive adversary, by the recursion; 1 where not tried."""
         finer = FINEST if effort is USUAL else FINE
         found = _by_dynamic_program(self, epsilon, reverse, finer) if self.fine else 1.0
-        return (
-            found if found < 1.0 else _by_dynamic_program(self, epsilon, reverse, effort)
-        )  # where its grid is too long
+        # 1 where the finer grid would be too long
+        return found if found < 1.0 else _by_dynamic_program(self, epsilon, reverse, effort)
 
     @property
     def orientations(self) -> tuple[bool, ...]:
