@@ -9,7 +9,7 @@ core, not days. Draw `number` of a seed is the same whoever draws it, so many pr
     python tests/oracles/random_shuffled.py --first 0 --draws 150 --each 4 --seed 1 --log runs.jsonl
 
 Single epochs are also compared with evaluations that share no code: of a zeroed-out record with a remainder and at most
-300 batches with the dynamic program of `shuffled_recursion`, of at most three records with all adaptive adversaries of
+300 batches with the dynamic program of `shuffled_quadrature`, of at most three records with all adaptive adversaries of
 `shuffled_adversary`.
 
 It prints what is wrong, and writes a line for every run: what was asked, what came out, seconds of the processor and
@@ -42,15 +42,15 @@ from calipers.pld.composition.direction import BoundsWithTest
 from calipers.pld.composition.proof_product import ProofProduct
 from calipers.run import Run
 from oracles.shuffled_adversary import Shuffled, line
-from oracles.shuffled_recursion import exact_divergence
+from oracles.shuffled_quadrature import divergence_by_quadrature
 
 _KINDS = ("left over", "nothing left over", "kept", "once", "small share", "phases")
 _SHARES = (0.35, 0.25, 0.15, 0.05, 0.1, 0.1)
 _WIDE = 0.1
 _MOST_BATCHES, _MOST_RECORDS = 300, 3
 """Single epochs that are evaluated anew: by dynamic programming, and by trying all adversaries."""
-_ESTIMATED, _RAREST = 2e-4, 1e-9
-"""To within so much of its value the dynamic program is an estimate, where it has digits."""
+_ESTIMATED, _DENSITY = 2e-4, 8.0
+"""To within so much of its value the dynamic program is an estimate, with so many sums."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,9 @@ def _exactly(run: Run) -> Callable[[float], tuple[float, float]] | None:
         sizes = run.noise_multiplier, batches
 
         def estimate(at: float) -> tuple[float, float]:
-            value = max(exact_divergence(*sizes, at, batches * batch / size, way) for way in (False, True))
-            return (value * (1.0 - _ESTIMATED), value * (1.0 + _ESTIMATED)) if value > _RAREST else (0.0, 1.0)
+            share = batches * batch / size
+            value = max(divergence_by_quadrature(*sizes, at, share, way, _DENSITY) for way in (False, True))
+            return value * (1.0 - _ESTIMATED), value * (1.0 + _ESTIMATED)
 
         return estimate
     return None

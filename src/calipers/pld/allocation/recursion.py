@@ -56,6 +56,7 @@ class Effort:
         angles: Into how many parts the angles of triangles are divided (one that is replaced).
         points: Of the factors of a term; splitting adds about (20/points)^2/6 to its variance.
         work: Rounds times places of the grid, at most; where it does not suffice the epoch is divided into blocks.
+        mixed: The grid is finer for a normal tail where that is worth more than this share of what one large term is.
     """
 
     step: float
@@ -63,6 +64,7 @@ class Effort:
     angles: int
     points: int
     work: float
+    mixed: float = 1.0
 
 
 _FEW_CELLS = (0.0, 0.004, 0.025, 0.1, 0.3, 0.7, 0.9, 0.975, 0.996, 1.0)
@@ -72,7 +74,8 @@ _MOST_CELLS = tuple(sorted({*_MANY_CELLS, *_BETWEEN}))
 QUICK = Effort(0.25, _FEW_CELLS, 6, 400, 4e5)
 USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
 FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
-"""For the nodes of a PLD, for single questions, and where a tolerance asks for it."""
+FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
+"""For the nodes of a PLD, for single questions, and either where a tolerance asks for it."""
 _SPREADS = 5.0
 """How many deviations of the sum the grid reaches beyond its start and beyond 0."""
 _TAIL = 2.2
@@ -83,7 +86,7 @@ _LARGEST_SHIFT, _LARGEST_EPSILON = 2.6, 20.0
 """With so little noise, or so far out, one term decides, and a sum of worst-case terms is exact to 2e-4."""
 _SHORTEST = 8
 """Blocks of fewer rounds gain nothing over a sum of worst-case terms."""
-_LONGEST = 30_000
+_LONGEST = 40_000
 _NEGLIGIBLE = 1e-3
 """Of the worth of all rounds, about: what terms hold beyond the grid of a block."""
 _RATES, _LARGEST_EXPONENT = 48, 300.0
@@ -128,7 +131,9 @@ class _Problem:
         """Of the grid, one of whose places is the start; smaller where the tail of a normal variable decides."""
         spread = self.deviation * math.sqrt(self.rounds)
         z, (normal, jumps) = -self.start / spread, self._worth
-        step = self.effort.step * self.deviation * (min(1.0, _TAIL / max(z, 1e-9)) if normal > jumps else 1.0)
+        step = self.effort.step * self.deviation
+        if normal > self.effort.mixed * jumps:
+            step *= min(1.0, _TAIL / max(z, 1e-9))
         return -self.start / math.ceil(-self.start / step) if -self.start > step else step
 
     @property

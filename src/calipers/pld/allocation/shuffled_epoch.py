@@ -39,7 +39,7 @@ from calipers.numerics.normal import (
 from calipers.pld.allocation.average import AllocatedEpoch, shared_depth, single_depth
 from calipers.pld.allocation.crossing import Crossing
 from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, last_slope, scan_epsilons
-from calipers.pld.allocation.recursion import FINE, QUICK, USUAL, Effort, recursion_divergence
+from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, USUAL, Effort, recursion_divergence
 from calipers.pld.allocation.worst_case_sums import divergences
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm, replaced, zeroed_out
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -151,7 +151,10 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
 
     def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """At least the divergence at epsilon >= 0 of every adaptive adversary, by the recursion; 1 where not tried."""
-        return _by_dynamic_program(self, epsilon, reverse, FINE if self.fine else effort)
+        finer = FINEST if effort is USUAL else FINE
+        found = _by_dynamic_program(self, epsilon, reverse, finer) if self.fine else 1.0
+        # 1 where the finer grid would be too long
+        return found if found < 1.0 else _by_dynamic_program(self, epsilon, reverse, effort)
 
     @property
     def orientations(self) -> tuple[bool, ...]:
