@@ -172,8 +172,8 @@ def _moving_notes(run: Run) -> list[str]:
         full = run.total_steps * run.rate**run.dataset_size
         if full > _SEEN:
             divided += (
-                f" A batch may hold every record, and the proof reveals its size: no epsilon is finite at a delta "
-                f"below {min(1.0, full):.2g}; lower sample_rate."
+                " A batch may hold every record, and the proof, which reveals its size, gives no finite epsilon at a "
+                f"delta below {min(1.0, full):.2g}; lower sample_rate."
             )
         return [divided, _ONE_SIZE]
     if run.normalization == "floor":

@@ -17,8 +17,8 @@ ratio at (k, x) is
 linear in r. So sizes can be put on a few values of r: splitting r linearly onto two neighbors is a mean preserving
 spread of L at every x.
 
-Where a batch may well hold every record (few of them, or a rate near 1) the mass at infinity is what counts, and no
-epsilon is finite at a delta below it.
+Where a batch may well hold every record (few of them, or a rate near 1) the mass at infinity is what counts, and this
+proof gives no finite epsilon at a delta below it.
 """
 
 from __future__ import annotations
