@@ -15,6 +15,7 @@ from oracles.finite_laws import law_of
 from scipy.special import gammaln
 
 from calipers.bracket import Side
+from calipers.errors import CertificationError
 from calipers.pld.composition import convolve, factors
 from calipers.pld.composition.convolve import LatticePlan, block_size, compose_lower, compose_upper
 from calipers.pld.composition.factors import Factor, window_of
@@ -270,3 +271,11 @@ def test_a_composed_measure_is_normalized() -> None:
     composed = compose_upper([(binary_law(Side.UPPER), 900)], LatticePlan(0.05, 0.004, 1.3, -20.0))
     slack = composed.error * math.sqrt(len(composed.weights)) + composed.escape + 1e-9
     assert abs(composed.weights.sum() - 1.0) <= slack
+
+
+def test_a_lattice_whose_weights_are_beyond_all_numbers_has_no_window() -> None:
+    """Where a tilt makes them infinite their normalized masses vanish, and with them every moment."""
+    nothing = LatticeMeasure(np.array([-1, 0, 1]), np.zeros(3), math.inf)
+    jump = LatticeMeasure(np.array([0, 1]), np.array([4e-29, 4e137]), 0.0)
+    with pytest.raises(CertificationError, match="too coarse for so large a tilt"):
+        window_of([Factor((nothing, nothing), jump, 32, math.inf, 0.0, 0.25)], -60.0)

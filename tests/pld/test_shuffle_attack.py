@@ -200,3 +200,9 @@ def test_law_of_tests_is_the_upper_hull() -> None:
         assert pmf.reverse().delta(epsilon) == pytest.approx(max(0.3 - k * 0.05, 1 - 0.2 - k * 0.3, 0.0), abs=1e-10)
     assert pmf.size == 4
     assert np.all(np.diff(pmf.log_ratio) > 0)
+
+
+def test_no_test_shows_anything_beyond_all_false_positive_rates() -> None:
+    """From epsilon = 668 on e^epsilon times the smallest false positive rate that is counted exceeds 1."""
+    with np.errstate(all="raise"):
+        assert ShuffleAttack(0.7, 97).best_test(1e300).delta == 0.0

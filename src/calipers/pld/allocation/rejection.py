@@ -99,7 +99,9 @@ def _deficits(term: WorstCaseTerm, drift: FloatArray, rejection: Rejection, sums
         return np.asarray(drift * exchanged(width, 1.0, cap) + np.zeros_like(sums))
     apart = float(_hidden(term, cap, np.array([-split]))[0])
     v = np.maximum(drift + np.minimum(sums + split, 0.0), 1e-300)
-    within = v * exchanged(width, 1.0, np.maximum(cap * drift / v, 1e-300))
+    with np.errstate(over="ignore"):
+        ratio = np.clip(cap * drift / v, 1e-300, 1e300)  # less of what is subtracted: still at least the deficit
+    within = v * exchanged(width, 1.0, ratio)
     return np.asarray(within + np.maximum(sums + split, 0.0) * _heavy(width, cap) + apart)
 
 

@@ -46,7 +46,7 @@ from calipers.pld.allocation.average import (
     shared_depth,
     single_depth,
 )
-from calipers.pld.allocation.average_tests import EventFamily, MaximumTests, tail_families
+from calipers.pld.allocation.average_tests import SMALLEST_PROBABILITY, EventFamily, MaximumTests, tail_families
 from calipers.pld.allocation.cyclic_tests import COARSEST, cyclic_tests
 from calipers.pld.allocation.multi_resolution import multiplied, placed
 from calipers.pld.allocation.pmf_of_tests import curve_of_tests, pmf_of_tests
@@ -192,6 +192,8 @@ class ShuffleAttack(AllocatedEpoch, AttainedPair):
         """The best test found at epsilon >= 0. Post-condition: delta_S(epsilon) >= its delta, which is 0 at worst."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         best = ShuffleTest(epsilon, 0.0, "max", math.inf, False)
+        if epsilon > -math.log(SMALLEST_PROBABILITY):  # no test with such a false positive rate is counted
+            return best
         for reverse in (False, True):
             value, threshold = self.maximum.delta(epsilon, reverse)
             if value > best.delta:

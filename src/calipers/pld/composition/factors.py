@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from calipers.errors import CertificationError
 from calipers.numerics.elementary import log_sums_at
 from calipers.numerics.fourier import CyclicFactor
 from calipers.numerics.types import FloatArray
@@ -193,6 +194,8 @@ def _chernoff(
     """The window that the best rate on either side gives, from log moment functions around `center`."""
     lows, highs = (below - log_escape) / rates, (above - log_escape) / rates
     i, j = int(np.argmin(lows)), int(np.argmin(highs))
+    if not math.isfinite(float(lows[i]) + float(highs[j])):  # tilted weights beyond all numbers
+        raise CertificationError("The lattice is too coarse for so large a tilt. Ask for a larger delta.")
     low, high = math.floor(center - float(lows[i])) - 1, math.ceil(center + float(highs[j])) + 1
     return Window(low, high, log_escape, float(rates[i]), float(rates[j]), loose)
 

@@ -225,7 +225,11 @@ def _conditioned_epsilon(
 ) -> BoundsWithTest:
     """From outcomes with a large step and those without."""
     apart = large_steps(direction, math.log(delta), log_tail, tolerance)
-    return BoundsWithTest(0.0, math.inf, math.inf, direction.reverse) if apart is None else apart.epsilon(delta)
+    nothing = BoundsWithTest(0.0, math.inf, math.inf, direction.reverse)
+    try:
+        return nothing if apart is None else apart.epsilon(delta)
+    except CertificationError:  # no lattice holds both sizes
+        return nothing
 
 
 def _tilted_epsilon(

@@ -169,6 +169,8 @@ class ErrorTerms:
 
     def blurred(self, sums: FloatArray) -> FloatArray:
         """At least what blur moves such sums by: of the true one, S' <= S + blur sqrt(S')."""
+        if self.blur == 0.0:  # nothing, of an infinite bound too
+            return np.zeros(len(sums))
         return np.asarray(self.blur * (np.sqrt(np.maximum(sums, 0.0)) + self.blur))
 
 
