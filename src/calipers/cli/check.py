@@ -42,7 +42,8 @@ def check_command(
     verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
     word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
     file, or by [tool.calipers] in the nearest pyproject.toml; the first of these that has a key counts for it. A run
-    file cannot choose a weaker view or other neighbors than a budget given elsewhere is about.
+    file cannot choose the isolated view, or other neighbors than a budget given elsewhere names; a budget
+    that names none takes those of the run.
     Without RUN, the files that `runs` in pyproject.toml names are checked.
 
     \b
