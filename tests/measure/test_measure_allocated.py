@@ -114,12 +114,14 @@ def gain(present: np.ndarray, absent: np.ndarray, epsilon: float, backward: bool
 
 @pytest.mark.parametrize(("batch", "epochs"), [(2, 1), (2, 4), (6, 3)])
 def test_a_replaced_record_in_shuffled_batches_is_at_most_fixed_batches(batch: int, epochs: int) -> None:
-    """The proof is N(0, 1) against N(2 sqrt(E)/sigma, 1), in closed form; with one batch the attack attains it."""
+    """Fixed batches are N(0, 1) against N(2 sqrt(E)/sigma, 1); one batch attains it, of three the proof is below."""
     found = measure(dealt("shuffle", 6, batch, 1.5, epochs, adjacency="substitute"))
     for epsilon in (0.0, 1.0):
-        truth = enumeration.gaussian(2 * mp.sqrt(epochs) / mp.mpf(1.5), epsilon)
-        jaws = found.delta(epsilon)
-        assert jaws.lower <= truth <= jaws.upper <= truth * (1 + mp.mpf(10) ** -9)
+        fixed = enumeration.gaussian(2 * mp.sqrt(epochs) / mp.mpf(1.5), epsilon)
+        both = found.delta(epsilon)
+        assert both.lower <= both.upper <= fixed * (1 + mp.mpf(10) ** -9)
+        if batch == 6:
+            assert both.lower <= fixed <= both.upper
     assert found.closes == (batch == 6)
 
 
