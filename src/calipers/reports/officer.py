@@ -43,7 +43,7 @@ def reading_section(answers: Answers) -> Section:
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
         f"It bounds how different what is released can look after both, and so how much it can show of what {who} "
         "contributed.",
-        "epsilon is that bound: the odds of any conclusion move between the two by a factor of at most e^epsilon. "
+        "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
         "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe and unsafe: "
         "compare what an attacker gets, in the tables below, with what a guess gets.",
         "delta is the probability that is exempted from that bound. It has to be much smaller than 1 divided by the "
