@@ -76,7 +76,7 @@ def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
 
 
 def _about_claim(answers: Answers, row: Claimed) -> str:
-    if is_claimed_run(answers.runs):
+    if is_claimed_run(answers.runs) or any(run.adjacency == "substitute" for run in answers.runs):  # a note says so
         return ""
     return f", and the epsilon of standard accounting, {ceil_digits(row.claim)}, is {claim_cell(answers, row).text}"
 
