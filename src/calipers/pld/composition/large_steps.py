@@ -124,7 +124,7 @@ class SizedSteps:
         log_escape = min(log_delta + (self._tilts[chosen] - 1.0) * center - everything[chosen], 0.0) - _ESCAPE
         beyond = np.arange(len(self._tilts)) > chosen
         spans = (moments[beyond] - everything[chosen] - log_escape) / (self._tilts[beyond] - self._tilts[chosen])
-        far = float(np.min(spans, initial=1e3)) + 8.0 * self.deviation
+        far = max(float(np.min(spans, initial=1e3)), 0.0) + 8.0 * self.deviation
         step = max(far / _POINTS, min(_RESOLVED * self.deviation, far / _FEWEST_POINTS))
         steps = sum(n for _, n in self.pmfs[Side.UPPER])
         fine = min(step, self.deviation * min(_FINE, _FINE_STEP / math.sqrt(steps)))
