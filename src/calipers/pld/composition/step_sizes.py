@@ -80,7 +80,7 @@ def epsilon_of_one_step(pmfs: CountedPmfs, delta: float) -> float:
 
     def divergence(epsilon: float) -> float:
         return math.fsum(
-            count * float(np.sum(np.exp(pmf.log_p) * np.maximum(-np.expm1(epsilon - pmf.log_ratio), 0.0)))
+            count * float(np.sum(np.exp(pmf.log_p) * -np.expm1(np.minimum(epsilon - pmf.log_ratio, 0.0))))
             for pmf, count in pmfs
         )
 
