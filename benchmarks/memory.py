@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.training import CUDA_CASES, dataset
+from benchmarks.training_steps import CUDA_CASES, dataset
 from calipers.training import build_model
 from calipers.training.gradients import GradientSum
 from calipers.training.layer_products import Accuracy, norms_of
