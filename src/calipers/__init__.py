@@ -61,13 +61,13 @@ if TYPE_CHECKING:
     from calipers.measure import Measurement as Measurement
     from calipers.measure import measure as measure
     from calipers.measure import worst_dataset_size as worst_dataset_size
+    from calipers.phases import load_runs as load_runs
     from calipers.receipts import verify_receipt as verify_receipt
     from calipers.receipts import write_receipt as write_receipt
     from calipers.reports.comparison import Comparison as Comparison
     from calipers.reports.comparison import compare as compare
     from calipers.reports.files import write_report as write_report
     from calipers.run import Run as Run
-    from calipers.run import load_runs as load_runs
 
 _ROOMS = {
     "adaptive": "AdaptiveRun Odometer PrivacyFilter",
@@ -82,7 +82,8 @@ _ROOMS = {
     "receipts": "verify_receipt write_receipt",
     "reports.comparison": "Comparison compare",
     "reports.files": "write_report",
-    "run": "Run load_runs",
+    "phases": "load_runs",
+    "run": "Run",
     "guarantee": "Guarantee",
 }
 _HOME = {name: f"calipers.{room}" for room, names in _ROOMS.items() for name in names.split()}

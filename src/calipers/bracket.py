@@ -31,7 +31,17 @@ class Side(enum.Enum):
     LOWER = "lower"
 
     def same(self, other: Side) -> Side:
-        """This side, if both agree. Mixing sides has no direction, so it raises."""
+        """This side, if both agree.
+
+        Args:
+            other: the side of what is to be combined with this.
+
+        Returns:
+            The common side.
+
+        Raises:
+            InputError: they differ; a mixture of both would bound nothing.
+        """
         if self is not other:
             raise InputError(
                 f"Cannot combine an {self.name} with a {other.name} privacy loss distribution: the result would "
@@ -65,7 +75,16 @@ class Evidence:
 
     @classmethod
     def of(cls, kind: Kind, key: str, text: str | None = None) -> Evidence:
-        """Evidence from a registered statement of `calipers.citations`."""
+        """Evidence from a registered statement of `calipers.citations`.
+
+        Args:
+            kind: of evidence.
+            key: of the statement.
+            text: what is shown to hold; the statement's own words if left out.
+
+        Returns:
+            The evidence, with its source.
+        """
         entry = statement(key)
         return cls(kind, text if text is not None else entry.says, str(entry))
 

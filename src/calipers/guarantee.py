@@ -139,14 +139,36 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Guarantee:
-        """The guarantee a mapping states, or `InputError` naming the key."""
+        """The guarantee a mapping states.
+
+        Args:
+            record: names and values of the fields.
+
+        Returns:
+            The guarantee.
+
+        Raises:
+            InputError: naming the key that is unknown or wrong.
+        """
         for key in record:
             known(key, _KEYS)
         return cls(**record)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
     @classmethod
     def parse(cls, text: str, adjacency: str = "add-remove", times: int = 1) -> Guarantee:
-        """The guarantee that EPS,DELTA (or EPS alone) writes."""
+        """The guarantee that a text such as "8,1e-5" states.
+
+        Args:
+            text: EPS,DELTA, or EPS alone for delta = 0.
+            adjacency: what neighbors it is about.
+            times: how often it is used.
+
+        Returns:
+            The guarantee.
+
+        Raises:
+            InputError: the text is something else.
+        """
         parts = text.split(",")
         try:
             if not text.isascii() or len(parts) > 2:  # Python reads the digits of every script

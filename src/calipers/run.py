@@ -3,25 +3,13 @@
 A `Run` says how many records there are, how batches were drawn, how often, and with how much noise.
 It computes nothing about privacy; it makes sure that there is exactly one thing to measure.
 
-**Rate and epochs.** `calipers.run_fields` says how they follow from each other. A remainder is recorded in `Run.notes`,
-because it is a choice somebody made.
-
-**The last batch.** A loader of shuffled or fixed batches either drops the records that do not fill a batch
-(`last_batch = "drop"`, drop_last=True in PyTorch) or keeps them as a short last one ("keep", PyTorch's default, a step
-more per epoch). Poisson loops that take ceil(N/B) steps per epoch say so with `steps`.
-
-**The order.** Shuffled batches come in a new order every epoch (`reshuffle = "every-epoch"`), or in one order that is
-drawn once and kept for the whole run ("once"), which hides a record far less.
+`calipers.run_fields` says how rate and epochs follow from each other, and what is said about the last batch and the
+order. A remainder is recorded in `Run.notes`, because it is a choice somebody made. A run may end inside an epoch. What
+depends on the sampler is asked of its scheme (`calipers.samplers`).
 
 **Keys that were not named.** `adjacency` is then add-remove where adding and removing a record both leave the number of
 steps as it is, and zero-out elsewhere (`calipers.samplers.equal_batches`); `last_batch` is "drop".
 `Run.assumed` lists them, and reports say what was assumed.
-
-**Partial epochs.** A run may end inside an epoch. What depends on the sampler is asked of its scheme
-(`calipers.samplers`).
-
-**Phases.** A run file may hold `[[phase]]` tables: each inherits the keys at the top of the file,
-overrides some, and the phases follow one another on the same data.
 """
 
 from __future__ import annotations
@@ -29,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,15 +28,13 @@ from calipers.run_fields import RunFields
 from calipers.run_keys import (
     MEANT,
     as_toml,
-    called,
     complete,
     exactly_one,
     known,
     named_keys,
+    naming,
     overridden,
-    phase_tables,
-    read_toml,
-    refuse_event,
+    read_phases,
     whole,
 )
 from calipers.samplers import SAMPLERS, having, scheme_named, scheme_of
@@ -237,9 +223,13 @@ class Run(RunFields, NotebookDisplay):
     def replace(self, **changes: object) -> Run:
         """A new run with some keys changed.
 
-        Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other; another sampler drops what is
-        said about the last batch and the order if it has neither. A sample rate that is given is public. What nobody
-        named (`assumed`) is settled anew.
+        Args:
+            changes: keys and values. Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other;
+                another sampler drops what is said about the last batch and the order if it has neither. A sample rate
+                that is given is public.
+
+        Returns:
+            The run; what nobody named (`assumed`) is settled anew.
         """
         record = {key: value for key, value in self.to_dict().items() if key not in self.assumed}
         scheme = scheme_named(choice("sampler", changes.get("sampler", self.sampler), SAMPLERS))
@@ -268,7 +258,17 @@ class Run(RunFields, NotebookDisplay):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Run:
-        """The run a mapping describes, or `InputError` naming the key. Keys set to None count as absent."""
+        """The run a mapping describes.
+
+        Args:
+            record: keys of run files and their values; those set to None count as absent.
+
+        Returns:
+            The run.
+
+        Raises:
+            InputError: naming the key.
+        """
         if not isinstance(record, Mapping):
             raise InputError(f"Expected a mapping that describes a run, got {type(record).__name__}.")
         for key in record:
@@ -283,8 +283,18 @@ class Run(RunFields, NotebookDisplay):
     ) -> Run:
         """What a release of Opacus executes under Poisson sampling: its own rate, steps and divisor.
 
-        `settings` are those of `calipers.opacus_releases.run_keys`: batch_size (or, before 1.0, sample_rate),
-        epochs or steps, loss_reduction, drop_last, public_rate. Refused where the rate moves with the dataset's size.
+        Args:
+            version: of Opacus, such as "1.5.2".
+            dataset_size: the number of records.
+            noise_multiplier: as given to the engine.
+            dimension: the number of trained parameters, where it is known.
+            settings: batch_size (or, before 1.0, sample_rate), epochs or steps, loss_reduction, drop_last, public_rate.
+
+        Returns:
+            The run.
+
+        Raises:
+            UnsupportedError: the rate moves with the dataset's size.
         """
         from calipers.opacus_releases import run_keys
 
@@ -293,11 +303,22 @@ class Run(RunFields, NotebookDisplay):
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Run:
-        """The one run of a run file; `load_runs` reads files with several phases."""
-        runs = load_runs(path)
-        if len(runs) != 1:
-            raise InputError(f"{os.fspath(path)}: the file holds {len(runs)} phases; read it with load_runs.")
-        return runs[0]
+        """The one run of a run file.
+
+        Args:
+            path: of the file.
+
+        Returns:
+            The run.
+
+        Raises:
+            InputError: naming the file; also where it holds several phases, which `load_runs` reads.
+        """
+        phases = read_phases(path, KEYS)
+        if len(phases) != 1:
+            raise InputError(f"{os.fspath(path)}: the file holds {len(phases)} phases; read it with load_runs.")
+        with naming(path):
+            return cls.from_dict(phases[0])
 
 
 # Of run files and records, in the order in which they are written.
@@ -318,77 +339,3 @@ def _refused(run: Run, name: str) -> str:
     meaning, remedy = MEANT[name]
     said = f"{name}={getattr(run, name)!r} {meaning} (sampler {' or '.join(map(repr, having(name)))})"
     return f"{said}, got sampler={run.sampler!r}; {remedy}."
-
-
-def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
-    """One run or several that follow one another, checked to be about the same pair of datasets."""
-    refuse_event(runs)
-    if hasattr(runs, "menu"):
-        raise InputError(
-            "Expected a Run, or several in a list, got an adaptive run: everything but `measure` and `certify` is "
-            "about runs that were fixed in advance."
-        )
-    if isinstance(runs, (str, os.PathLike, Mapping)) or not isinstance(runs, (Run, Iterable)):
-        raise InputError(
-            f"Expected a Run, or several in a list, got {type(runs).__name__}; read a run file with load_runs, a "
-            "dictionary with Run.from_dict."
-        )
-    phases = (runs,) if isinstance(runs, Run) else tuple(runs)
-    if not phases:
-        raise InputError("Expected at least one run, got none.")
-    for position, phase in enumerate(phases, start=1):
-        refuse_event(phase)
-        if not isinstance(phase, Run):
-            raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
-    (phases,) = with_one_adjacency([phases])
-    for position, phase in enumerate(phases, start=1):
-        for name in ("adjacency", "view", "dataset_size", "unit", "records_per_unit"):
-            if getattr(phase, name) != getattr(phases[0], name):
-                raise InputError(
-                    f"The phases of one run share {name}, got {getattr(phases[0], name)} in phase 1 and "
-                    f"{getattr(phase, name)} in phase {position}."
-                )
-    return phases
-
-
-def with_one_adjacency(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:
-    """Several runs, those that name no adjacency with one that all of them have.
-
-    It is the one that others name, if it is one; else add-remove if that is what all would have, and zero-out if not.
-    """
-    phases = [run for runs in described for run in runs]
-    named = {run.adjacency for run in phases if "adjacency" not in run.assumed}
-    own = {run.adjacency for run in phases if "adjacency" in run.assumed}
-    if len(named) > 1 or not own:
-        return list(described)
-    (shared,) = named or {"add-remove" if own == {"add-remove"} else "zero-out"}
-
-    def alike(run: Run) -> Run:
-        return run if run.adjacency == shared else run.replace(adjacency=shared)
-
-    return [tuple(map(alike, runs)) for runs in described]
-
-
-def load_runs(
-    path: str | os.PathLike[str], *, defaults: Mapping[str, object] | None = None, other_keys: Sequence[str] = ()
-) -> tuple[Run, ...]:
-    """The phases of a run file (one, when it has no `[[phase]]`), or `InputError` naming the file.
-
-    `defaults` fills keys that the file leaves out; keys named by `other_keys` are read by whoever names them.
-    """
-    name = os.fspath(path)
-    record = read_toml(name)
-    try:
-        if "step" in record:
-            raise InputError(
-                "It describes an adaptive run (a menu of [[step]] tables). `calipers measure`, `calibrate` and "
-                "`certify` read it; everything else is about runs that were fixed in advance."
-            )
-        for key in record:
-            known(key, (*KEYS, "phase", "calipers", *other_keys))
-        # [calipers] is the budget of `calipers check`, which reads it for itself; it says nothing about the run.
-        described = {key: value for key, value in record.items() if key not in ("phase", "calipers", *other_keys)}
-        shared = overridden(dict(defaults or {}), described)
-        return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
-    except InputError as error:
-        raise InputError(f"{called(name)}: {error}") from error

@@ -7,6 +7,13 @@ relative 1e-9 of M (so that the double nearest to 1/49 means 49 steps, not 48).
 
 A sampler's scheme reads these fields; `calipers.run.Run` checks them, and settles an `adjacency` or a `last_batch` that
 was not named (empty here).
+
+**The last batch.** A loader of shuffled or fixed batches either drops the records that do not fill a batch
+(`last_batch = "drop"`, drop_last=True in PyTorch) or keeps them as a short last one ("keep", PyTorch's default, a step
+more per epoch). Poisson loops that take ceil(N/B) steps per epoch say so with `steps`.
+
+**The order.** Shuffled batches come in a new order every epoch (`reshuffle = "every-epoch"`), or in one order that is
+drawn once and kept for the whole run ("once"), which hides a record far less.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import functools
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from calipers.errors import InputError
@@ -49,12 +51,41 @@ MEANT = {
 """What a key of some samplers says, and what to do about it elsewhere."""
 
 
-def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
-    """The `[[phase]]` tables of a run file; one empty table where there are none."""
-    phases = record.get("phase", [{}])
-    if not isinstance(phases, list) or not phases or not all(isinstance(phase, dict) for phase in phases):
-        raise InputError("Expected phase to be an array of tables; write [[phase]] above each of them.")
-    return phases
+def read_phases(
+    path: str | os.PathLike[str],
+    keys: Sequence[str],
+    defaults: Mapping[str, object] | None = None,
+    other_keys: Sequence[str] = (),
+) -> list[dict[str, object]]:
+    """The phases of a run file, each with what stands above them and, where nothing does, the defaults.
+
+    `keys` are those of a run; those of `other_keys` are passed over.
+    """
+    record = read_toml(os.fspath(path))
+    with naming(path):
+        if "step" in record:
+            raise InputError(
+                "It describes an adaptive run (a menu of [[step]] tables). `calipers measure`, `calibrate` and "
+                "`certify` read it; everything else is about runs that were fixed in advance."
+            )
+        for key in record:
+            known(key, (*keys, "phase", "calipers", *other_keys))
+        # [calipers] is the budget of `calipers check`, which reads it for itself; it says nothing about the run.
+        described = {key: value for key, value in record.items() if key not in ("phase", "calipers", *other_keys)}
+        shared = overridden(dict(defaults or {}), described)
+        phases = record.get("phase", [{}])
+        if not isinstance(phases, list) or not phases or not all(isinstance(phase, dict) for phase in phases):
+            raise InputError("Expected phase to be an array of tables; write [[phase]] above each of them.")
+        return [overridden(shared, phase) for phase in phases]
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Refusals begin with the name of the file."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{called(os.fspath(path))}: {error}") from error
 
 
 def called(name: str) -> str:

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 import calipers.explorer as explorer_package
 from calipers.cli import main
+from calipers.phases import load_runs
 from calipers.provenance import is_intact
-from calipers.run import load_runs
 from calipers.samplers import SAMPLERS, scheme_named
 
 from .conftest import SLOW, SMALL

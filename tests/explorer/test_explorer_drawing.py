@@ -15,10 +15,11 @@ from calipers.explorer.drawing import page_record, rows
 from calipers.explorer.jobs import Refusal, Written, answered
 from calipers.explorer.requests import Asked, read_asked
 from calipers.measure import measure
+from calipers.phases import as_phases, load_runs
 from calipers.reports.answers import Questions, answer
 from calipers.reports.comparison import compare_judged, compare_measurements
 from calipers.reports.sections import run_file
-from calipers.run import Run, as_phases, load_runs
+from calipers.run import Run
 
 QUESTIONS = Questions(epsilons=(0.5,))
 # Fixed batches of one epoch are one Gaussian mechanism: mu = 1/noise_multiplier, everything in closed form.

@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from calipers.run import Run, load_runs
+from calipers.phases import load_runs
+from calipers.run import Run
 from calipers.samplers import SAMPLERS, scheme_named
 
 from .conftest import LONG, SMALL, Explorer, needs_fastapi

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calipers.errors import InputError
-from calipers.run import NORMALIZATIONS, Run, as_phases
+from calipers.phases import as_phases
+from calipers.run import NORMALIZATIONS, Run
 
 MNIST = {"dataset_size": 60_000, "batch_size": 256, "epochs": 60, "noise_multiplier": 1.1}
 

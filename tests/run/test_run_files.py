@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calipers.errors import InputError
-from calipers.run import Run, load_runs
+from calipers.phases import load_runs
+from calipers.run import Run
 
 MNIST = """\
 dataset_size = 60000

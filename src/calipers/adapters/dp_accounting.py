@@ -50,11 +50,12 @@ from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.mechanisms.selection import Trials
 from calipers.mechanisms.sided import Sided
+from calipers.phases import as_phases
 from calipers.pld.composition.product import Product
 from calipers.pld.core.pair import Pair
 from calipers.pld.core.profile_pmf import pmf_of_curve
 from calipers.pld.core.source import KnownPmfs, TwoSidedPair
-from calipers.run import ADJACENCIES, Run, as_phases
+from calipers.run import ADJACENCIES, Run
 from calipers.samplers import scheme_of
 from calipers.synonyms import adjacency_named
 

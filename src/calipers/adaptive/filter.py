@@ -148,7 +148,15 @@ class PrivacyFilter(_Spending):
             self.rule = made()
 
     def allows(self, step: str | Step, times: int = 1) -> bool:
-        """Whether so many more of the step fit. Another process may spend first: `spend` is what counts."""
+        """Whether so many more of the step fit. Another process may spend first: `spend` is what counts.
+
+        Args:
+            step: one of the menu, or its name.
+            times: how many of them.
+
+        Returns:
+            What `spend` would find now.
+        """
         name, times = self.name_of(step), COUNT.check_int("times", times)
         counts = self.spent
         counts[name] += times
@@ -158,6 +166,10 @@ class PrivacyFilter(_Spending):
         """Count steps that are about to be taken; call it before them.
 
         Guarantee: whatever is released by steps for which this returned is (epsilon, delta)-DP together.
+
+        Args:
+            step: one of the menu, or its name.
+            times: how many of them.
 
         Raises:
             FilterSpent: they do not fit. Nothing is counted then, and the steps must not be taken.
@@ -272,7 +284,15 @@ class Odometer(_Spending):
         return sum(-(-count // size) * cost for count, size, cost in paid)
 
     def spend(self, step: str | Step, times: int = 1) -> float:
-        """Count steps that are about to be taken, and return the reading after them; infinite beyond the last."""
+        """Count steps that are about to be taken; call it before them.
+
+        Args:
+            step: one of the menu, or its name.
+            times: how many of them.
+
+        Returns:
+            The reading after them; infinite beyond the last that the odometer covers.
+        """
         name, times = self.name_of(step), COUNT.check_int("times", times)
         self._state.add(name, times, lambda _: True)
         return self.reading

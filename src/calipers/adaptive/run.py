@@ -29,8 +29,9 @@ from calipers.measure.bounds import Bounds, one_gaussian
 from calipers.measure.guarantees import written
 from calipers.memoize import memoize
 from calipers.numerics.decimals import setting
+from calipers.phases import as_phases
 from calipers.pld.composition.product import Product
-from calipers.run import KEYS, Run, as_phases
+from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml, called, known, overridden, read_toml
 
 COST = Domain(1, 1_000_000, integer=True)
@@ -165,10 +166,13 @@ class AdaptiveRun:
         return Bounds(AdaptiveProof(solver, reason), AdaptiveAttack(solver, description), closes)
 
     def measured(self, tolerance: float = 1e-3) -> Measurement:
-        """The measurement of this run, as `calipers.measure` returns it: lower <= truth over all policies <= upper.
+        """The measurement of this run, as `calipers.measure` returns it.
 
         Args:
             tolerance: how far apart the bounds may be to be called closed; at least `PRECISION.closed`.
+
+        Returns:
+            Bounds with lower <= truth over all policies <= upper.
         """
         found, tolerance = self.evaluation(), max(tolerance, PRECISION.closed)
         return Measurement((), found, Claim(found.upper, tolerance), tolerance, CONDITIONS, stated=self.stated)

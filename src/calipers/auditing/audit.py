@@ -123,13 +123,23 @@ def audit(
 ) -> AuditResult:
     """Play `trials` runs for each hypothesis and bound the leakage of the target from below.
 
-    `target` is a target, a function of one run (present, rng), or "module:function". Without a `distinguisher` the
-    strongest that fits the target is taken (see `distinguisher_for`). `options` are those of `AuditOptions`: what is
-    asked (confidence, deltas, epsilons, claim, ...) and how to play (jobs, ledger, time_limit, ...).
-    `sequential` looks at the scores several times, ends when the claim falls, and goes on to `most_trials` (by default
-    `trials`) if it does not; with a ledger and a larger `most_trials` it may be taken up again.
-    A target's attribute `notes`, sentences about what was played, is handed on to the result.
-    Post-condition: every lower bound exceeds the truth with probability at most 1 - confidence.
+    Args:
+        target: a target, a function of one run (present, rng), or "module:function". Its attribute `notes`, sentences
+            about what was played, is handed on to the result.
+        distinguisher: what scores an output; left out, the strongest that fits the target (`distinguisher_for`).
+        trials: runs for each hypothesis.
+        seed: of all random numbers; the same seed gives the same result.
+        sequential: look at the scores several times, end when the claim is refuted, and go on to `most_trials` if it is
+            not; with a ledger and a larger `most_trials` the audit may be taken up again.
+        most_trials: by default `trials`.
+        options: those of `AuditOptions`: what is asked (confidence, deltas, epsilons, claim, ...) and how to play
+            (jobs, ledger, time_limit, ...).
+
+    Returns:
+        Lower bounds, each of which exceeds the truth with probability at most 1 - confidence.
+
+    Raises:
+        InputError: a question or setting that makes no sense; before anything is played.
     """
     # Wrong questions are refused before the game, which may take hours.
     given: dict[str, Any] = {**options}

@@ -20,7 +20,8 @@ from calipers.errors import CertificationError, InputError
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
 from calipers.measure.correlated import TREE
 from calipers.mechanisms.gaussian import NOISE
-from calipers.run import Run, as_phases
+from calipers.phases import as_phases
+from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers.synonyms import key_named
 
@@ -86,7 +87,14 @@ class Calibration:
         return {"additional_query": list(found.noises)} if isinstance(found, JointRelease) else {}
 
     def measured(self, tolerance: float) -> Measurement:
-        """The measurement of what was found."""
+        """The measurement of what was found.
+
+        Args:
+            tolerance: how far apart the bounds may be, relatively.
+
+        Returns:
+            Its bounds; the upper one meets the target.
+        """
         return measure(self.found, tolerance=tolerance)
 
 
@@ -355,9 +363,19 @@ def calibrate(run: JointRelease, **target: Any) -> JointRelease: ...
 @overload
 def calibrate(run: Sequence[Run], **target: Any) -> tuple[Run, ...]: ...
 def calibrate(run: Run | Sequence[Run] | More, **target: Any) -> Run | tuple[Run, ...] | More:
-    """The same with the smallest noise whose upper bound meets the target; see `solve` for the keywords.
+    """The same run with the smallest noise whose upper bound meets the target.
 
-    Of several phases, all of them with their noise changed by one factor.
+    Args:
+        run: a run, its phases, or what is released with gradients. Of several phases the noise changes by one factor.
+        target: the keywords of `solve`: epsilon with delta, mu, advantage, or tpr with fpr; tolerance; progress.
+
+    Returns:
+        What was given, with other noise: a proof that the target is met, and within `tolerance` of the least noise for
+        which this proof can be had.
+
+    Raises:
+        CertificationError: no noise in the range can be shown to meet the target.
+        InputError: not exactly one target.
     """
     found = solve(run, **target)
     return found.phases[0] if isinstance(run, Run) else found.found

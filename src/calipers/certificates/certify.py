@@ -21,9 +21,10 @@ from calipers.domains import Domain
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.extras import library
 from calipers.measure import Measurement, measure
+from calipers.phases import as_phases
 from calipers.provenance import command, date
 from calipers.reading import read_bounded
-from calipers.run import Run, as_phases
+from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers_verify import Verdict
@@ -53,7 +54,11 @@ class Certificate:
         return json.dumps(self.record, separators=(",", ":")) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file, whole or not at all.
+
+        Args:
+            path: of the file, which is replaced if it is there.
+        """
         atomic_write(Path(path), [self.to_json().encode()])
 
     def _value(self, side: str, name: str) -> Fraction | None:
@@ -87,10 +92,18 @@ def certify(
 ) -> Certificate:
     """A certificate for the run at one epsilon or one delta: both bounds where an attack is known, else the upper one.
 
-    Of an adaptive run it is the upper bound over all choices within the budget.
+    Args:
+        run: a run or its phases; of an adaptive run the upper bound over all choices within the budget is certified.
+        epsilon: where to state delta; or
+        delta: where to state epsilon.
+        progress: is given what is being done.
 
-    Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be
-    had, and `CertificationError` where none could be found. progress: given what is being done.
+    Returns:
+        A certificate that `calipers_verify.verify` has accepted.
+
+    Raises:
+        UnsupportedError: no certificate can be had for such a run.
+        CertificationError: none could be found.
     """
     if (epsilon is None) == (delta is None):
         raise InputError("Give exactly one of epsilon and delta: the certificate states the other one.")
@@ -179,9 +192,16 @@ def sealed(content: dict[str, Any]) -> Certificate:
 
 
 def verify(path: str | os.PathLike[str]) -> Verdict:
-    """Everything the certificate in a file proves; raises `CertificationError` with the reason if one claim fails.
+    """Everything the certificate in a file proves. The same as `python -m calipers_verify FILE`.
 
-    `Verdict.claims` holds exact numbers, `Verdict.sentences()` says them. The same as `python -m calipers_verify FILE`.
+    Args:
+        path: of the certificate.
+
+    Returns:
+        A verdict: `claims` holds exact numbers, `sentences()` says them.
+
+    Raises:
+        CertificationError: a claim fails, or the file cannot be read; with the reason.
     """
     needs_flint()
     from calipers_verify import Refused

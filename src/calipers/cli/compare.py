@@ -27,7 +27,8 @@ from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
-from calipers.run import KEYS, Run, with_one_adjacency
+from calipers.phases import with_one_adjacency
+from calipers.run import KEYS, Run
 from calipers.samplers import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from calipers.cli.subjects import (
 )
 from calipers.domains import TOLERANCE
 from calipers.errors import InputError
-from calipers.run import CHOICES, KEYS, Run, as_phases, load_runs
+from calipers.phases import as_phases, load_runs
+from calipers.run import CHOICES, KEYS, Run
 from calipers.run_meanings import DEFAULTS, MEANINGS, kind_of
 
 if TYPE_CHECKING:

@@ -61,10 +61,10 @@ def receipt_command(
       calipers verify-receipt run.receipt.json
     """
     check_place(output)
+    from calipers.phases import load_runs
     from calipers.receipts.executed import declared, probed, refuse_contradiction
     from calipers.receipts.write import DEFAULT_DELTAS, receipt_of
     from calipers.reports.records import to_json
-    from calipers.run import load_runs
 
     stated["libraries"] = _versions(libraries)
     length = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}

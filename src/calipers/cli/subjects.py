@@ -12,7 +12,8 @@ from calipers.cli.kinds import COUNT, REAL, option, with_options, word
 from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.guarantee import Guarantee, load_guarantee
-from calipers.run import Run, load_runs
+from calipers.phases import load_runs
+from calipers.run import Run
 from calipers.run_keys import STANDARD_INPUT, read_toml
 
 if TYPE_CHECKING:

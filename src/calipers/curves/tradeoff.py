@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from calipers.bracket import Side
 from calipers.citations import implements
+from calipers.curves.arguments import mirrored, read_column, read_complement, read_nodes
 from calipers.curves.construction import CORNERS, Lines, atom_points, profile_points
 from calipers.curves.points import UNIT, Points, lies_below, order_key, rise, settled
 from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY, REAL
@@ -42,46 +43,6 @@ _ROWS = 64
 _MARGIN = 1e-9
 
 
-def _column(name: str, values: ArrayLike) -> FloatArray:
-    array = np.array(values, dtype=np.float64, ndmin=1)
-    if array.ndim != 1 or not np.all((array >= 0.0) & (array <= 1.0)):
-        raise InputError(f"Expected {name} as one row of numbers in [0, 1], got {name}={values!r}.")
-    return array
-
-
-def _complement(name: str, values: FloatArray, given: ArrayLike | None) -> FloatArray:
-    if given is None:
-        return 1.0 - values
-    complement = _column(f"{name}_c", given)
-    if complement.shape != values.shape or np.any(np.abs(values + complement - 1.0) > 4.0 * UNIT):
-        raise InputError(f"Expected {name}_c = 1 - {name}, got {name}={values!r}, {name}_c={complement}.")
-    return complement
-
-
-def _nodes(prefix: str, epsilon: ArrayLike, delta: ArrayLike, kept: ArrayLike | None = None) -> Lines:
-    epsilons, deltas = np.array(epsilon, dtype=np.float64, ndmin=1), _column(f"{prefix}delta", delta)
-    if epsilons.shape != deltas.shape or not np.all(np.isfinite(epsilons)):
-        raise InputError(f"Expected one finite {prefix}epsilon per {prefix}delta, got {prefix}epsilon={epsilon!r}.")
-    return Lines(epsilons, deltas, _complement(f"{prefix}delta", deltas, kept))
-
-
-def _mirrored(nodes: Lines, side: Side) -> Lines:
-    """Nodes with epsilon < 0 as nodes of the swapped pair: delta' = (delta - (1 - k))/k at k' = 1/k."""
-    negative = nodes.epsilon < 0.0
-    epsilon, delta = nodes.epsilon[negative], nodes.delta[negative]
-    # Below -700 the rounding exceeds 1 anyway and the node says nothing.
-    growth = np.exp(np.minimum(-epsilon, 700.0))
-    value = (delta + np.expm1(epsilon)) * growth
-    rounding = 4.0 * UNIT * ((delta - np.expm1(epsilon)) * growth + np.abs(value))
-    if np.any(value < -rounding):
-        raise InputError(
-            "Expected delta >= 1 - e^epsilon at negative epsilon: no pair of distributions goes below that."
-        )
-    charged = value + rounding if side is Side.UPPER else value - rounding
-    mirrored = np.minimum(np.maximum(charged, 0.0), 1.0)
-    return Lines(-epsilon, mirrored, 1.0 - mirrored)
-
-
 @dataclass(frozen=True, eq=False)
 class TradeoffCurve:
     """A piecewise linear trade-off curve with its side; see the module docstring. Build it with a `from_...`.
@@ -96,10 +57,10 @@ class TradeoffCurve:
     side: Side
 
     def __post_init__(self) -> None:
-        alpha, beta = _column("alpha", self.alpha), _column("beta", self.beta)
+        alpha, beta = read_column("alpha", self.alpha), read_column("beta", self.beta)
         if alpha.size == 0 or alpha.shape != beta.shape:
             raise InputError(f"Expected as many alpha as beta, at least one, got {alpha.size} and {beta.size}.")
-        alpha_c, beta_c = _complement("alpha", alpha, self.alpha_c), _complement("beta", beta, self.beta_c)
+        alpha_c, beta_c = read_complement("alpha", alpha, self.alpha_c), read_complement("beta", beta, self.beta_c)
         points = Points(alpha, beta, alpha_c, beta_c).settled()
         if points.alpha[0] != 0.0 or points.beta[-1] != 0.0:
             raise InputError("Expected breakpoints from alpha = 0 to beta = 0. Build the curve with from_tests.")
@@ -124,7 +85,14 @@ class TradeoffCurve:
 
     @classmethod
     def perfect_privacy(cls, side: Side = Side.UPPER) -> TradeoffCurve:
-        """f(alpha) = 1 - alpha: the two distributions are the same. Exact."""
+        """f(alpha) = 1 - alpha: the two distributions are the same. Exact.
+
+        Args:
+            side: what the curve counts as; it is both.
+
+        Returns:
+            The curve.
+        """
         return cls(*CORNERS, side)
 
     @classmethod
@@ -140,25 +108,31 @@ class TradeoffCurve:
     ) -> TradeoffCurve:
         """The curve of the profile whose nodes are (epsilon, delta), linear in e^epsilon in between.
 
-        UPPER: the nodes are upper bounds of the true profile at those eps. LOWER: the caller promises more, namely that
-        the whole interpolated profile (constant beyond the last node) lies below the true one, as it does when the
-        nodes are all kinks of a privacy loss distribution that the truth dominates.
-        With `symmetric`, the nodes (eps >= 0) hold in both directions. `reverse` gives the profile of the swapped pair
-        as nodes of its own; prefer it to negative epsilon, where a delta near 1 has no digits left for the tail.
-        `kept`, and a third row of `reverse`, are 1 - delta where that is known better.
-        Post-condition: f <= true curve (UPPER), f >= true curve (LOWER), rounding included.
+        Args:
+            epsilon: of the nodes.
+            delta: at them. UPPER: upper bounds of the true profile. LOWER: the caller promises more, namely that the
+                whole interpolated profile (constant beyond the last node) lies below the true one, as it does when the
+                nodes are all kinks of a privacy loss distribution that the truth dominates.
+            side: of the bound.
+            symmetric: whether the nodes (epsilon >= 0) hold in both directions.
+            reverse: the profile of the swapped pair as nodes of its own; better than negative epsilon, where a delta
+                near 1 has no digits left for the tail. A third row is 1 - delta.
+            kept: 1 - delta, where that is known better.
+
+        Returns:
+            f <= true curve (UPPER), f >= true curve (LOWER), rounding included.
         """
-        forward = _nodes("", epsilon, delta, kept)
+        forward = read_nodes("", epsilon, delta, kept)
         positive = forward.epsilon >= 0.0
         if symmetric and (reverse is not None or not positive.all()):
             raise InputError(
                 "Expected epsilon >= 0 and no reverse profile with symmetric=True. Pass reverse=(epsilon, delta)."
             )
-        parts = [_mirrored(forward, side)]
+        parts = [mirrored(forward, side)]
         if symmetric:
             parts.append(forward)
         if reverse is not None:
-            given = _nodes("reverse ", *reverse)
+            given = read_nodes("reverse ", *reverse)
             if np.any(given.epsilon < 0.0):
                 raise InputError("Expected reverse epsilon >= 0. A negative one is a node of the forward profile.")
             parts.append(given)
@@ -174,27 +148,45 @@ class TradeoffCurve:
         power_c: ArrayLike | None = None,
         side: Side = Side.LOWER,
     ) -> TradeoffCurve:
-        """The hull of tests with false positive rate `alpha` and true positive rate `power`, and of guessing.
+        """The hull of tests and of guessing.
 
-        LOWER: f >= true curve, because each test exists. UPPER: the caller promises that the chords lie below it.
-        The numbers are taken as they are: round alpha up and power down first if they are computed.
+        Args:
+            alpha: false positive rates. All numbers are taken as they are: round alpha up and power down first if
+                they are computed.
+            power: true positive rates.
+            alpha_c: 1 - alpha, where that is known better.
+            power_c: 1 - power, likewise.
+            side: LOWER: each test exists. UPPER: the caller promises that the chords lie below the true curve.
+
+        Returns:
+            f >= true curve (LOWER), f <= true curve (UPPER).
         """
-        alphas, powers = _column("alpha", alpha), _column("power", power)
+        alphas, powers = read_column("alpha", alpha), read_column("power", power)
         if alphas.shape != powers.shape:
             raise InputError(f"Expected as many alpha as power, got {alphas.size} and {powers.size}.")
-        alphas_c, misses = _complement("alpha", alphas, alpha_c), _complement("power", powers, power_c)
+        alphas_c, misses = read_complement("alpha", alphas, alpha_c), read_complement("power", powers, power_c)
         return cls(*Points.joined(Points(alphas, misses, alphas_c, powers).settled(), CORNERS).hull(side), side)
 
     @classmethod
     def from_atoms(
         cls, p: ArrayLike, q: ArrayLike, p_inf: float = 0.0, q_zero: float = 0.0, *, side: Side
     ) -> TradeoffCurve:
-        """The Neyman-Pearson curve of the finite pair with masses p (alternative) and q (null).
+        """The Neyman-Pearson curve of a finite pair.
 
-        `p_inf` is the mass of P where Q has none, `q_zero` the reverse. Masses that do not sum to 1 raise.
-        Post-condition: f <= the pair's curve (UPPER), >= it (LOWER), within rounding of about 1e-15 sqrt(atoms).
+        Args:
+            p: masses of the alternative.
+            q: masses of the null.
+            p_inf: the mass of P where Q has none.
+            q_zero: the mass of Q where P has none.
+            side: of the bound.
+
+        Returns:
+            f <= the pair's curve (UPPER), >= it (LOWER), within rounding of about 1e-15 sqrt(atoms).
+
+        Raises:
+            InputError: the masses do not sum to 1.
         """
-        masses, null_masses = _column("p", p), _column("q", q)
+        masses, null_masses = read_column("p", p), read_column("q", q)
         if masses.shape != null_masses.shape:
             raise InputError(f"Expected as many p as q, got {masses.size} and {null_masses.size}.")
         p_inf, q_zero = PROBABILITY.check("p_inf", p_inf), PROBABILITY.check("q_zero", q_zero)
@@ -204,7 +196,12 @@ class TradeoffCurve:
     def mixture(cls, curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> TradeoffCurve:
         """The curve when mechanism i runs with probability weights[i] and i is revealed: segments merged by slope.
 
-        Post-condition: the common side of the curves; the weights are public and must sum to 1.
+        Args:
+            curves: all of one side.
+            weights: public probabilities that sum to 1.
+
+        Returns:
+            A curve of their common side.
         """
         if len(curves) != len(weights) or not curves:
             raise InputError(f"Expected one weight per curve, got {len(curves)} curves and {len(weights)} weights.")
@@ -241,11 +238,16 @@ class TradeoffCurve:
     def rates(self, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """(f(alpha), 1 - f(alpha)), each relatively accurate in its own tail.
 
-        Post-condition: rounded to the side (UPPER: f down and 1 - f up); exact at breakpoints.
+        Args:
+            alpha: false positive rates.
+            alpha_c: 1 - alpha, where that is known better.
+
+        Returns:
+            Both, rounded to the side (UPPER: f down and 1 - f up); exact at breakpoints.
         """
         shape = np.shape(alpha)
-        alphas = _column("alpha", np.ravel(alpha))
-        x, x_c = settled(alphas, _complement("alpha", alphas, None if alpha_c is None else np.ravel(alpha_c)))
+        alphas = read_column("alpha", np.ravel(alpha))
+        x, x_c = settled(alphas, read_complement("alpha", alphas, None if alpha_c is None else np.ravel(alpha_c)))
         beta, beta_c, rounding = self.points.at(x, x_c)
         if self.side is Side.LOWER:
             rounding = -rounding
@@ -259,9 +261,13 @@ class TradeoffCurve:
 
     @implements("dong2022:thm2.4")
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """The profile delta(epsilon) = max over tests of power - e^epsilon alpha, at any real epsilon.
+        """The profile delta(epsilon) = max over tests of power - e^epsilon alpha.
 
-        Post-condition: at least the profile of the stored curve (UPPER), at most (LOWER).
+        Args:
+            epsilon: any real numbers.
+
+        Returns:
+            At least the profile of the stored curve (UPPER), at most (LOWER).
         """
         epsilons = checked(REAL, "epsilon", epsilon)
         with np.errstate(over="ignore"):
@@ -270,7 +276,15 @@ class TradeoffCurve:
         return np.minimum(np.maximum(found, 0.0), 1.0).reshape(epsilons.shape)
 
     def gains(self, odds: FloatArray, up: float) -> FloatArray:
-        """max over tests of power - odds alpha, rounded up (up = 1) or down (up = -1)."""
+        """max over tests of power - odds alpha.
+
+        Args:
+            odds: e^epsilon.
+            up: 1 to round up, -1 to round down.
+
+        Returns:
+            One number for each of the odds.
+        """
         result = np.empty(odds.size)
         rows = max(_CHUNK // self.alpha.size, 1)
         # Many at a time, in order, so that the few tests that can be best for them are the same.
@@ -300,9 +314,13 @@ class TradeoffCurve:
         return slice(first, last + 1)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon >= 0 with delta(epsilon) <= delta; inf where f(0) < 1 - delta.
+        """The smallest epsilon >= 0 with delta(epsilon) <= delta.
 
-        Post-condition: at least that of the stored curve (UPPER), at most (LOWER).
+        Args:
+            delta: in [0, 1].
+
+        Returns:
+            At least that of the stored curve (UPPER), at most (LOWER); inf where f(0) < 1 - delta.
         """
         delta = PROBABILITY.check("delta", delta)
         room = self.beta_c - delta
@@ -341,7 +359,14 @@ class TradeoffCurve:
     def tensor(self, other: TradeoffCurve) -> TradeoffCurve:
         """The curve of running both mechanisms: the product of the pairs, all pairs of atoms.
 
-        Post-condition: the common side of the two. More than LARGEST_PRODUCT atoms raise.
+        Args:
+            other: a curve of the same side.
+
+        Returns:
+            A curve of that side.
+
+        Raises:
+            InputError: the sides differ, or there are more than LARGEST_PRODUCT atoms.
         """
         side = self.side.same(other.side)
         p, q, p_inf, q_zero = self.atoms
@@ -357,7 +382,14 @@ class TradeoffCurve:
         return TradeoffCurve(*atom_points(joint_p, joint_q, joint_inf, joint_zero, side, 8.0 * UNIT), side)
 
     def is_below(self, other: TradeoffCurve) -> bool:
-        """True iff f(alpha) <= other(alpha) at every alpha, decided without tolerance."""
+        """Whether f(alpha) <= other(alpha) at every alpha, decided without tolerance.
+
+        Args:
+            other: any curve.
+
+        Returns:
+            True if it is.
+        """
         return lies_below(self.points, other.points)
 
 

@@ -22,8 +22,9 @@ from typing import NoReturn
 from calipers.calibrate.solve import TARGETS
 from calipers.domains import TOLERANCE
 from calipers.errors import InputError
+from calipers.phases import as_phases, with_one_adjacency
 from calipers.reports.answers import DEFAULT_DELTA0, Questions
-from calipers.run import KEYS, Run, as_phases, with_one_adjacency
+from calipers.run import KEYS, Run
 
 MOST_RUNS = 4
 MOST_PHASES = 8

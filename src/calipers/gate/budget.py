@@ -50,13 +50,27 @@ class Budget:
         choice("view", self.view, VIEWS)
 
     def asked_of(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """The runs, about the budget's adjacency where they name none themselves."""
+        """The runs, about the budget's adjacency where they name none themselves.
+
+        Args:
+            runs: the phases of one run.
+
+        Returns:
+            The same, each with its own adjacency or the budget's.
+        """
         if self.adjacency is None:
             return runs
         return tuple(run.replace(adjacency=self.adjacency) if "adjacency" in run.assumed else run for run in runs)
 
     def about(self, runs: tuple[Run, ...]) -> None:
-        """Refuse runs that answer another question than the budget asks."""
+        """Refuse runs that answer another question than the budget asks.
+
+        Args:
+            runs: the phases of one run.
+
+        Raises:
+            InputError: their view or adjacency is not the budget's; the message says what to change.
+        """
         for run in runs:
             if run.view != self.view:
                 raise InputError(

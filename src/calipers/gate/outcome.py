@@ -22,7 +22,8 @@ from calipers.errors import CertificationError, UnsupportedError
 from calipers.gate.budget import Budget
 from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
-from calipers.run import Run, as_phases
+from calipers.phases import as_phases
+from calipers.run import Run
 from calipers.scope import FIXED_SHORT, NOT_DP, scope_text
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
@@ -75,8 +76,17 @@ def check(
 ) -> Checked:
     """Hold a run, its phases or a measurement against the budget.
 
-    With `attained` false the run only bounds what was executed from above, and no attack on it counts. What cannot be
-    certified is an outcome; what cannot be read raises `InputError`.
+    Args:
+        run: what is checked.
+        budget: what is allowed.
+        name: of the run, in sentences.
+        attained: if false the run only bounds what was executed from above, and no attack on it counts.
+
+    Returns:
+        The outcome with a sentence; that nothing can be certified is an outcome too.
+
+    Raises:
+        InputError: the run cannot be read, or is about other neighbors or another view than the budget.
     """
     if not isinstance(run, Measurement):
         run = budget.asked_of(as_phases(run))

@@ -20,9 +20,10 @@ from typing import Any
 from calipers.errors import InputError
 from calipers.gate.budget import settings_of
 from calipers.gate.receipt_shape import checked_receipt
+from calipers.phases import as_phases, load_runs
 from calipers.provenance import is_intact
 from calipers.reading import read_bounded
-from calipers.run import Run, as_phases, load_runs
+from calipers.run import Run
 
 MOST_BYTES = 50_000_000
 

@@ -36,7 +36,8 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.measure.measurement import Measurement
 from calipers.measure.routes import measure
 from calipers.mechanisms.gaussian import NOISE
-from calipers.run import DATA_DEPENDENT, Run, as_phases
+from calipers.phases import as_phases
+from calipers.run import DATA_DEPENDENT, Run
 
 
 @implements("andrew2021:thm1")

@@ -191,8 +191,14 @@ class Measurement(PrintedDisplay):
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
         """The symmetric convex trade-off curve that epsilon, delta and mu are about, from one side.
 
-        UPPER: a guarantee, at or below the truth. LOWER: no symmetric guarantee lies above it. It is the hull of both
-        orders, which no attack need attain: what attacks do is `envelope`.
+        It is the hull of both orders, which no attack need attain: what attacks do is `envelope`.
+
+        Args:
+            side: of the bound.
+            smallest_delta: down to which delta the curve is worked out.
+
+        Returns:
+            UPPER: a guarantee, at or below the truth. LOWER: no symmetric guarantee lies above it.
         """
         return self._curve(side, self._depth(smallest_delta))
 
@@ -201,7 +207,15 @@ class Measurement(PrintedDisplay):
         return self.evaluation.bound(side).curve(depth, self.tolerance)
 
     def envelope(self, side: Side, smallest_delta: float = _DEEPEST) -> Envelope:
-        """What attacks in either order do at each false positive rate: UPPER proven, LOWER attained."""
+        """What attacks in either order do at each false positive rate.
+
+        Args:
+            side: of the bound.
+            smallest_delta: down to which delta it is worked out.
+
+        Returns:
+            UPPER: true positive rates that no attack exceeds, by proof. LOWER: rates that attacks attain.
+        """
         return self._envelope(side, self._depth(smallest_delta))
 
     @memoize
@@ -236,7 +250,15 @@ class Measurement(PrintedDisplay):
         return self._bracket(self.tpr_bound(Side.LOWER, fpr), self.tpr_bound(Side.UPPER, fpr))
 
     def tpr_bound(self, side: Side, fpr: float) -> float:
-        """One end of `tpr`, without computing the other."""
+        """One end of `tpr`, without computing the other.
+
+        Args:
+            side: UPPER for what no attack exceeds, LOWER for what one attains.
+            fpr: the false positive rate, in [0, 1].
+
+        Returns:
+            The bound of the true positive rate.
+        """
         fpr = PROBABILITY.check("fpr", fpr)
         deep = max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
         return float(self.envelope(side, deep).rates(fpr)[1])

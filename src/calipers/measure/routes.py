@@ -32,12 +32,13 @@ from calipers.measure.divisors import divisor_notes, is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.units import GroupedProof, OneOfUnit, RevealedAllocationProof, RevealedCountsProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.phases import as_phases
 from calipers.pld.composition.attack_product import AttackProduct
 from calipers.pld.composition.product import Product
 from calipers.pld.composition.proof_product import ProofProduct
 from calipers.pld.core.drawn_shift import Shifts
 from calipers.pld.core.source import AnyPair, TwoSidedPair
-from calipers.run import DATA_DEPENDENT, Run, as_phases
+from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import ASSUMED, scheme_of
 from calipers.samplers.analysis import Analysis, Attack, CompositionFactor, Kind, Proof
 from calipers.scope import FIXED

@@ -22,11 +22,12 @@ from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.gate.receipt_shape import SCHEMA
 from calipers.measure import Measurement, measure
+from calipers.phases import as_phases
 from calipers.provenance import sealed
 from calipers.receipts.executed import Executed, attached, declared, measuring_libraries, probed
 from calipers.reports.files import write_whole
 from calipers.reports.records import run_record, strict, to_json
-from calipers.run import Run, as_phases
+from calipers.run import Run
 
 DEFAULT_DELTAS = (1e-5,)
 
@@ -118,7 +119,16 @@ def _row(measurement: Measurement, delta: float, attained: bool) -> dict[str, An
 
 
 def write_receipt(training: Any, path: str | os.PathLike[str], **options: Any) -> Path:
-    """`receipt`, written to a file in one step; returns the path."""
+    """Write the receipt of a training to a file in one step.
+
+    Args:
+        training: as `receipt` takes it.
+        path: of the file.
+        options: those of `receipt`.
+
+    Returns:
+        The path.
+    """
     place = Path(path)
     write_whole(place, to_json(receipt(training, **options)) + "\n")
     return place

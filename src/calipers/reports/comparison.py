@@ -28,9 +28,10 @@ from calipers.display import PrintedDisplay
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
+from calipers.phases import as_phases, with_one_adjacency
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
-from calipers.run import Run, as_phases, with_one_adjacency
+from calipers.run import Run
 from calipers.samplers import scheme_of
 
 if TYPE_CHECKING:
@@ -236,8 +237,18 @@ def compare(
 ) -> Comparison:
     """Measure several runs and say which is more private: compare(a, b), or compare(mine=a, theirs=b).
 
-    Runs are called by what differs between them unless `names` or keywords say otherwise; `questions` are what all of
-    them are asked, the usual ones if left out.
+    Args:
+        runs: two or more.
+        names: what they are called; left out, what differs between them.
+        questions: what all of them are asked; left out, the usual ones.
+        tolerance: how far apart the bounds of each may be, relatively.
+        named: more runs, by name.
+
+    Returns:
+        Both bounds of every run, and which is shown to be more private.
+
+    Raises:
+        InputError: fewer than two runs, or names that are not one for each.
     """
     from calipers.measure import measure
 

@@ -86,10 +86,18 @@ def write_report(
     model: str | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write the report of a measurement, or one that is made already, as the ending says; returns the path.
+    """Write the report of a measurement, or one that is made already, as the ending says.
 
-    `questions` says what a measurement is asked: deltas, epsilons, rates; the usual ones if left out. `title` stands at
-    its head, `model` says what was trained. A file that Calipers did not write is replaced only with `overwrite`.
+    Args:
+        result: a measurement or a report.
+        path: of the file: .html, .md, .json, ...
+        questions: what a measurement is asked: deltas, epsilons, rates; the usual ones if left out.
+        title: stands at its head.
+        model: what was trained.
+        overwrite: replace a file that Calipers did not write too.
+
+    Returns:
+        The path.
     """
     place = check_report_path(path, overwrite=overwrite)
     from calipers.measure import Measurement
