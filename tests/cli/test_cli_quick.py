@@ -16,7 +16,6 @@ UNNEEDED = (
     "numpy.ma",
     "calipers.pld.division",
     "calipers.pld.allocation",
-    "calipers.samplers",
     "calipers.cli.train",
     "tomllib",
     "importlib.resources",

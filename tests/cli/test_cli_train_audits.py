@@ -90,8 +90,12 @@ def test_lira_goes_on_from_its_ledgers(folder, calipers, tmp_path, monkeypatch) 
     first = calipers(*arguments)
     assert "Record 7 of mine, mislabeled; cnn, 2 steps: epsilon at delta = 1e-5: at most" in first.stdout
     assert "LiRA with 10 shadow models each way saw at least" in first.stdout
-    monkeypatch.setattr("calipers.training.shadows.train", None)  # nothing is trained any more
+    from calipers.training import shadows
+
+    trained, train = [], shadows.train
+    monkeypatch.setattr(shadows, "train", lambda *given, **settings: trained.append(1) or train(*given, **settings))
     again = json.loads(calipers(*arguments, "--resume", "--json").stdout)
+    assert 0 < len(trained) < 20  # some of the 40 once more, to see that the code is still the same
     assert again["audit"]["shadows"] == again["audit"]["observed"]["trials"] == 10
     assert again["training"] == {"data": "mine", "record": 7, "model": "cnn", "steps": 2, "wrong_label": True}
     assert again["audit"]["observed"]["epsilon"][0]["lower"] <= again["audit"]["certified"]["upper"]

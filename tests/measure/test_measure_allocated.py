@@ -219,10 +219,10 @@ def test_the_attack_on_mixed_phases_can_be_run() -> None:
 
 
 def test_phases_with_different_noise_are_at_most_one_gaussian() -> None:
-    """Above, shuffled phases are Gaussian releases: mu^2 is the sum of E/sigma^2, fixed batches included."""
+    """At least as hidden as fixed batches, of which mu^2 is the sum of E/sigma^2; and not much more, with so few."""
     found = measure([dealt("shuffle", 6, 2, 2.0), dealt("shuffle", 6, 3, 1.0, 2), dealt("deterministic", 6, 2, 4.0, 4)])
     truth = enumeration.gaussian(mp.sqrt(mp.mpf(1) / 4 + 2 + mp.mpf(1) / 4), 1.0)
-    assert truth <= found.delta(1.0).upper <= truth * (1 + mp.mpf(10) ** -9)
+    assert 0.98 * truth <= found.delta(1.0).upper <= truth * (1 + mp.mpf(10) ** -9)
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])

@@ -73,7 +73,7 @@ def test_layers_are_releases() -> None:
         joint = cp.measure(JointRelease(run, (4.0,)))
         assert joint.run.noise_multiplier == pytest.approx(2.4, rel=1e-11)
         assert joint.epsilon(1e-4) == cp.measure(joint.run).epsilon(1e-4)
-        assert "beside the gradient" in joint.notes[0].lower()
+        assert "in addition to the gradient" in joint.notes[0].lower()
 
 
 def test_divisors_that_depend_on_the_data_are_refused() -> None:

@@ -73,14 +73,14 @@ def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float |
     resolution *= part.fineness
     low, high = part.range_for(log_tail)
     rule = 12 if resolution > 0.02 else 6
-    wanted = resolution * part.scale if tilt is None else math.inf
+    wanted = max(resolution * part.scale, (high - low) / _ALLOWED_CELLS) if tilt is None else math.inf
     width = min(wanted, _widest_cell(part, low, high, rule))
     while rule in _MANY_CELLS and (high - low) / width > _MANY_CELLS[rule]:
         wider = min(wanted, _widest_cell(part, low, high, 2 * rule))
         if wider <= 2.0 * width:
             break
         rule, width = 2 * rule, wider
-    if (high - low) / width > _ALLOWED_CELLS:
+    if (high - low) / width > 1.001 * _ALLOWED_CELLS:
         raise CertificationError(
             f"The likelihood ratios reach so far that {(high - low) / width:,.0f} cells would be needed, of which "
             f"{_ALLOWED_CELLS:,} are computed at most: so little noise hides nothing. Use a larger noise_multiplier."
