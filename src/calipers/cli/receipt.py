@@ -122,7 +122,7 @@ def verify_receipt_command(files: tuple[str, ...], as_json: bool) -> None:
     """Measure the runs of receipts again and hold their numbers against what comes out.
 
     \b
-    Exit status, the gravest of all files:
+    Exit status, the gravest of all files (0, 3, 4 print to standard output):
       0  confirmed: the new proof and the new attack carry every number
       3  unconfirmed: compatible, but this computation proves less
       4  contradicted: a number, or a fact, is not that of the run
