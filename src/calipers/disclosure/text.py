@@ -117,7 +117,7 @@ def _mu(found: Disclosure) -> str:
     if math.isinf(answers.mu.upper):
         return f"no finite mu is proven up to delta0 = {setting(answers.delta0)}."
     mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
-    fits = "stands for the whole curve" if regret < GOOD_REGRET else "does not stand for the whole curve"
+    fits = "sums up the curve" if regret < GOOD_REGRET else "does not sum up the curve"
     where = f"up to delta0 = {setting(answers.delta0)}, regret at most {ceil_digits(regret)}"
     return f"mu-GDP with mu = {mu} {where}: mu {fits}."
 

@@ -48,14 +48,16 @@ def evidence_rows(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[Ev
     """Each piece after what it licenses; sentences that an earlier piece of its kind began with are not repeated."""
     listed = list(evidence)
     every = [name for _, names in listed for name in names]
-    earlier: dict[tuple[str, str], list[list[str]]] = {}
+    earlier: dict[tuple[str, str], list[tuple[list[str], str]]] = {}
     found = []
     for piece, names in listed:
         kind, sentences = kind_text(piece), _SENTENCE_END.split(piece.statement)
         others = earlier.setdefault((kind, piece.source), [])
-        known = min(max((_shared(sentences, other) for other in others), default=0), len(sentences) - 1)
-        others.append(sentences)
-        said = f"{kind} as above" if known else kind
+        begun = ((_shared(sentences, other), name) for other, name in others)
+        shared, first = max(begun, key=lambda one: one[0], default=(0, ""))
+        known = min(shared, len(sentences) - 1)
+        others.append((sentences, names[0].rpartition(" (")[0] or names[0]))
+        said = f"{kind} as for {first}" if known else kind
         found.append(EvidenceRow(licensed(names, every), said, " ".join(sentences[known:]), piece.source))
     return found
 

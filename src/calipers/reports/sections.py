@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from calipers.guarantee import GuaranteeSubject
+from calipers.guarantee import NEIGHBORS, GuaranteeSubject
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
@@ -44,7 +44,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
-from calipers.scope import neighbors_text, unit_name, unit_text
+from calipers.scope import DIVISORS, VIEWS, neighbors_text, unit_name, unit_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -103,6 +103,13 @@ def _setting_text(run: Run, key: str) -> str:
         return "not given"
     if key in _FORMAT:
         return f"{value:,}"
+    meanings = {
+        "normalization": DIVISORS[run.normalization],
+        "adjacency": f"neighbors differ by {neighbors_text(run)}",
+        "view": VIEWS[run.view],
+    }
+    if key in meanings:
+        return f"{value}: {meanings[key]}"
     return setting(value) if isinstance(value, float) else str(value)
 
 
@@ -172,15 +179,16 @@ def relations_section(answers: Answers) -> tuple[Section, ...]:
     if not found:
         return ()
     rows: list[tuple[Cell, ...]] = []
+    clearer = NEIGHBORS["zero-out"], "zeroing out the gradients of"
     for one in found:
         read = " (this report)" if one.adjacency == answers.runs[0].adjacency and not one.last_batch else ""
         kept = ", if the last batch is kept" if one.last_batch == "keep" else ""
-        name = f"{one.adjacency}{kept}{read}"
-        rows.append((name, *(("none", "none") if one.epsilon is None else ends(one.epsilon)), one.words))
-    caption = f"Epsilon at delta = {setting(found[0].delta)}. {ROUNDED}"
+        bounds = ("none", "none") if one.epsilon is None else ends(one.epsilon)
+        rows.append((f"{one.adjacency}{kept}{read}", *bounds, one.words.replace(*clearer)))
     refused = tuple(f"{one.adjacency}: {one.refused}" for one in found if one.epsilon is None)
-    table = Table(caption, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
-    return (Section("For other neighbors", (table, *((Items(refused),) if refused else ()))),)
+    table = Table(ROUNDED, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
+    title = f"Epsilon at delta = {setting(found[0].delta)} for each neighboring relation"
+    return (Section(title, (table, *((Items(refused),) if refused else ()))),)
 
 
 ROUNDED = "Lower values are rounded down, upper values up."
