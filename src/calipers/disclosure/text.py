@@ -132,7 +132,7 @@ def _claim(found: Disclosure) -> str:
         return f"{claim}, which is about adding or removing one record."
     if state is Standing.REFUTED and found.attained:
         return f"{claim}, which an explicit attack refutes."
-    return f"{claim}, which the proof {'covers' if state is Standing.COVERED else 'does not carry'}."
+    return f"{claim}, which is {'' if state is Standing.COVERED else 'not '}proven to hold."
 
 
 def _percent(rate: float) -> str:

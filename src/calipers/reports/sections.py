@@ -1,8 +1,8 @@
 """The sections of a measurement's report, in the order in which a reader asks.
 
 What the words mean; how private the run is; what an attacker gets, also of a secret; what is not covered; what to
-change; what was run; what that looks like; what the standard accounting would have said; what to write about it; what
-licenses the numbers; what else to know; what to sign.
+change; what was run; what that looks like; what the standard accounting would have said; what to write about it; the
+evidence behind the numbers; what else to know; what to sign.
 """
 
 from __future__ import annotations
