@@ -38,7 +38,7 @@ def check_command(
     """Measure runs and hold them against a privacy budget.
 
     RUN is a run file, a receipt, or what `calipers measure --json` printed; the run in it is measured
-    again, numbers in it are not believed. What else a receipt says is verified as well (see
+    again, its numbers are not trusted. What else a receipt says is verified as well (see
     verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
     word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
     file, or by [tool.calipers] in the nearest pyproject.toml; the first of these that has a key counts for it. A run
