@@ -76,10 +76,7 @@ def measurement_sections(
     )
 
 
-_PASTE = (
-    "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose, and names what "
-    "they leave open."
-)
+_PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
 
 
 def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
