@@ -38,6 +38,10 @@ def reading_section(answers: Answers) -> Section:
         "can add. The noisy sum may then be divided by a number; whether that number is public matters (see Notes). An "
         "epoch is one pass over the data."
     )
+    standard = (
+        "Standard accounting is the epsilon that common tools print. They assume one way of drawing batches (Poisson "
+        "sampling), whether or not it was used."
+    )
     texts = (
         *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
@@ -59,6 +63,7 @@ def reading_section(answers: Answers) -> Section:
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
         "guaranteed. It is played on data that suit it: on your data attackers may do worse.",
+        *((standard,) if answers.stated is None else ()),
     )
     warning = (Notice(f"This report is {NOT_DP}."),) if _is_isolated(answers) else ()
     return Section("How to read this report", (*warning, Items(texts)))
