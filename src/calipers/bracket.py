@@ -2,7 +2,7 @@
 
 A bracket holds a lower and an upper value of one quantity. The upper value is a proof that the
 truth is no larger, the lower value an attack that shows the truth is no smaller; each carries
-the evidence that licenses it. A bracket that would be empty is a bug and raises.
+the evidence behind it. A bracket that would be empty is a bug and raises.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Bracket(NotebookDisplay):
         return 0.0 if self.width == 0 else self.width / self.upper
 
     def to_dict(self) -> dict[str, object]:
-        """Both ends and what licenses them, as JSON objects have it."""
+        """Both ends and the evidence behind them, as JSON objects have it."""
         return as_record(self)
 
     def __contains__(self, value: float) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.decimals import setting
-from calipers.run_keys import as_toml, known, read_toml
+from calipers.run_keys import as_toml, known, named_keys, read_toml
 from calipers.synonyms import adjacency_named
 
 NEIGHBORS = {"add-remove": "adding or removing", "zero-out": "zeroing out", "substitute": "substituting"}
@@ -78,6 +78,7 @@ class GuaranteeSubject:
         return f"[{table}]\n{as_toml(keys)}"
 
 
+@named_keys
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """A guarantee as it is published: epsilon with delta, or mu, or rho; neighbors as it means them."""

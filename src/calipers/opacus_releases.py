@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -40,6 +41,7 @@ from typing import TypedDict, Unpack
 from calipers.citations import implements
 from calipers.domains import Domain, choice
 from calipers.errors import ConditionError, InputError, UnsupportedError
+from calipers.run_keys import known
 
 LOSS_REDUCTIONS = ("mean", "sum")
 _SIZE = Domain(1, 2**53, integer=True)
@@ -167,6 +169,31 @@ def quiet_size(version: str, dataset_size: int, **loader: Unpack[Loader]) -> int
         if len(found) == 3 and len({(_schedule(entry, None), entry.divisor) for entry in found}) == 1:
             return size
     return None
+
+
+_NEEDED = ("dataset_size", "noise_multiplier")
+_SETTINGS = (
+    *_NEEDED, "dimension", "batch_size", "sample_rate", "epochs", "steps", "loss_reduction", "drop_last", "public_rate"
+)  # fmt: skip
+
+
+def check_settings(settings: Mapping[str, object]) -> None:
+    """Refuse what `Run.from_opacus` does not take, with what to write instead."""
+    for key, value in settings.items():
+        if key in ("poisson_sampling", "sampler", "shuffle"):
+            raise InputError(
+                f"Run.from_opacus takes no {key}: it describes Poisson sampling, Opacus's default. For "
+                "poisson_sampling=False with a loader that shuffles write Run(sampler='shuffle', last_batch='keep', "
+                "normalization='floor', ...); last_batch='drop' for drop_last=True, normalization='none' for "
+                "loss_reduction='sum'."
+            )
+        if key in ("adjacency", "unit", "records_per_unit"):
+            changed = f"Run.from_opacus(...).replace({key}={value!r})"
+            raise InputError(f"Run.from_opacus takes no {key}; change what it returns: {changed}.")
+        known(key, _SETTINGS)
+    missing = [key for key in _NEEDED if settings.get(key) is None]
+    if missing:
+        raise InputError(f"Run.from_opacus needs {' and '.join(missing)}: add {'them' if missing[1:] else 'it'}.")
 
 
 def run_keys(

@@ -278,28 +278,26 @@ class Run(RunFields, NotebookDisplay):
         return cls(**given)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
     @classmethod
-    def from_opacus(
-        cls, version: str, *, dataset_size: int, noise_multiplier: float, dimension: int | None = None, **settings: Any
-    ) -> Run:
+    def from_opacus(cls, version: str, **settings: Any) -> Run:
         """What a release of Opacus executes under Poisson sampling: its own rate, steps and divisor.
 
         Args:
             version: of Opacus, such as "1.5.2".
-            dataset_size: the number of records.
-            noise_multiplier: as given to the engine.
-            dimension: the number of trained parameters, where it is known.
-            settings: batch_size (or, before 1.0, sample_rate), epochs or steps, loss_reduction, drop_last, public_rate.
+            settings: dataset_size, noise_multiplier, batch_size (or, before 1.0, sample_rate), epochs or steps, and
+                where needed dimension, loss_reduction, drop_last, public_rate.
 
         Returns:
             The run.
 
         Raises:
+            InputError: another setting, with what to write.
             UnsupportedError: the rate moves with the dataset's size.
         """
-        from calipers.opacus_releases import run_keys
+        from calipers.opacus_releases import check_settings, run_keys
 
-        keys = run_keys(version, dataset_size=dataset_size, **settings)
-        return cls.from_dict(keys | {"noise_multiplier": noise_multiplier, "dimension": dimension})
+        check_settings(settings)
+        own = {key: settings.pop(key, None) for key in ("noise_multiplier", "dimension")}
+        return cls.from_dict(run_keys(version, **settings) | own)
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Run:

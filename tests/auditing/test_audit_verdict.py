@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -65,12 +66,12 @@ def test_the_three_outcomes() -> None:
     generous = verdict_on(0.2, gaussian_curve(1.0, Side.UPPER))
     assert generous.outcome is AuditOutcome.CONSISTENT
     assert generous.excluded < 0.0
-    assert "reaches the claim" in generous.message
+    assert "reaches the delta that the claim allows" in generous.message
     close = verdict_on(1.0, gaussian_curve(0.95, Side.UPPER), trials=500)
     assert close.outcome is AuditOutcome.CANNOT_TELL
     assert close.trials_estimate is not None
     assert close.trials_estimate > 500
-    assert "estimate" in close.message
+    assert re.search(r"a delta up to \S+ above what the claim allows at a tested epsilon.*an estimate", close.message)
 
 
 def test_the_lines_between_the_outcomes_are_where_they_are_said_to_be() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from calipers.cli import main
+from calipers.gate import Outcome
 from calipers.gate.machine import github_commands, junit
 from calipers.gate.sources import read_described
 from calipers.provenance import digest, is_intact
@@ -42,6 +44,30 @@ def test_exit_statuses(files, status, folder) -> None:
     result = run("check", *files, *BUDGET)
     assert result.exit_code == status, result.output
     assert len(result.stdout.splitlines()) == len(files)
+
+
+def test_an_uncertified_run_is_status_1_and_printed_like_the_others(folder) -> None:
+    """What the help says: outcomes go to standard output, also that nothing is proven; `measure` ends with 2."""
+    unproven = SHUFFLED + "last_batch = 'keep'\nnormalization = 'realized'\ndimension = 10\n"
+    (folder / "unproven.toml").write_text(unproven.replace("= 100\n", "= 105\n", 1))
+    result = run("check", "unproven.toml", "private.toml", *BUDGET)
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert [line.split(": ")[1].split(" of ")[0] for line in result.stdout.splitlines()] == [
+        "Nothing is proven",
+        "Within the budget",
+    ]
+    measured = run("measure", "unproven.toml")
+    assert (measured.exit_code, measured.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("text", ["action.yml", "README.md", "docs/howto/gate.md", ""])
+def test_every_status_of_the_gate_is_named_wherever_they_are_listed(text) -> None:
+    """Those of the outcomes, bad input, and a defect; without a file the help."""
+    said = (Path(__file__).parents[2] / text).read_text("utf-8") if text else run("check", "--help").output
+    statuses = {str(status) for status in (*(outcome.exit_status for outcome in Outcome), 2, 70)}
+    listed = re.search(r"[Ee]xit status.*?70|0 within the budget;.*?70", said, flags=re.S)
+    assert listed
+    assert statuses == set(re.findall(r"(?<![\w.=-])(?:0|1|2|3|4|70)(?![\w.-])", listed[0]))
 
 
 @pytest.mark.parametrize("name", ["--help", "-h", "--epsilon=1000", "--github", "--"])

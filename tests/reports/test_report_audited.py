@@ -131,10 +131,10 @@ def test_the_paragraph_names_the_terms(report):
     """Sampler, normalization, adjacency, view, privacy unit and version stand in the paragraph to paste."""
     (quote,) = [block for section in report.document.sections for block in section.blocks if isinstance(block, Quote)]
     for words in (
-        "sampler: poisson",
-        "normalization: none",
-        "adjacency: add-remove",
-        "view: worst-case",
+        "Poisson batches",
+        "the noisy sum is not divided",
+        "add-remove adjacency",
+        "the adversary may choose all other records",
         "privacy unit",
         "Calipers",
     ):

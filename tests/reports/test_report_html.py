@@ -162,7 +162,7 @@ def test_a_report_is_complete(pages):
     assert headings == [
         "How to read this report",
         "All numbers",
-        "For other neighbors",
+        "Epsilon at delta = 1e-5 for each neighboring relation",
         "What an attacker gets",
         "Reconstruction, attribute inference, singling out",
         "What the numbers do not cover",

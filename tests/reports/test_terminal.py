@@ -81,7 +81,7 @@ def test_a_table_keeps_to_the_terminal(answers, monkeypatch, columns):
 def test_a_ruler_without_a_proof_stays_open():
     row = Interval("epsilon", 2.0, math.inf)
     lines = ruler(Intervals("r", "epsilon", "", axis_for("epsilon", (row,)), (row,)), 60)
-    assert "no finite proof" in lines[1]
+    assert "no finite upper bound" in lines[1]
     assert lines[2].rstrip().endswith("▷")
 
 

@@ -196,3 +196,33 @@ def test_bad_settings_are_named(version: str, settings: dict[str, object], messa
     """Each with the word to look for."""
     with pytest.raises((InputError, UnsupportedError), match=message):
         Run.from_opacus(version, dataset_size=1005, noise_multiplier=1.0, **settings)
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        ({"poisson_sampling": False}, r"takes no poisson_sampling.*Run\(sampler='shuffle', last_batch='keep', norm"),
+        ({"sampler": "shuffle"}, r"takes no sampler.*Run\(sampler='shuffle'"),
+        ({"adjacency": "zero-out"}, r"Run.from_opacus\(...\)\.replace\(adjacency='zero-out'\)"),
+        ({"max_grad_norm": 1.0}, r"'max_grad_norm'\. The clipping norm is no part of a run"),
+        ({"sigma": 1.0}, "did you mean 'noise_multiplier'"),
+        ({"lossreduction": "sum"}, "did you mean 'loss_reduction'"),
+        ({"anything": 1}, "the keys are dataset_size, noise_multiplier, .*public_rate"),
+        ({"noise_multiplier": None}, "needs noise_multiplier: add it"),
+        ({"noise_multiplier": None, "dataset_size": None}, "needs dataset_size and noise_multiplier: add them"),
+    ],
+)
+def test_a_setting_that_is_not_taken_is_refused_with_what_to_write(setting: dict[str, object], written: str) -> None:
+    """As `Run` itself does, and never by a TypeError about a function that the caller does not know."""
+    usual = {"dataset_size": 1050, "batch_size": 100, "epochs": 2, "noise_multiplier": 1.0}
+    with pytest.raises(InputError, match=written):
+        Run.from_opacus(NEWEST, **usual | setting)
+
+
+def test_what_the_refusal_of_a_sampler_says_to_write_is_a_run() -> None:
+    """1,050 records in batches of 100, the last of 50, twice."""
+    run = Run(
+        dataset_size=1050, batch_size=100, epochs=2, noise_multiplier=1.0, dimension=10,
+        sampler="shuffle", last_batch="keep", normalization="floor",
+    )  # fmt: skip
+    assert run.total_steps == 22

@@ -230,7 +230,7 @@ def _evaluation(releases: dict[_EventRelease, int], adjacency: str) -> Bounds:
         f"Each release is dominated by its pair ({adjacency}), all of them by the product of {total} pairs: {names}.",
         statement,
         "In every release the record contributes what its pair assumes (full norm along one direction, or its own "
-        "bucket) and the others contribute nothing, so each release shows exactly its pair.",
+        "bucket) and the others contribute nothing, so each release attains exactly its pair.",
     )
 
 

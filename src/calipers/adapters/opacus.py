@@ -149,7 +149,7 @@ def attached(
 
 
 def _on_terms(record: Attachment, planned_steps: int | None, privacy_filter: PrivacyFilter | None) -> Attachment:
-    """The record, with what licenses its numbers. A plan that is extended after the first step is none."""
+    """The record, with the condition of its numbers. A plan that is extended after the first step is none."""
     if planned_steps is not None:
         if record.steps and record.planned_steps not in (None, planned_steps):
             raise InputError(f"Steps were taken with planned_steps={record.planned_steps}; a plan is not extended.")

@@ -1,4 +1,4 @@
-"""Which condition licenses the number of a run that was watched.
+"""Under which condition the number of a run that was watched holds.
 
 The composition of the steps that were taken is a guarantee only if noise, rates and length were fixed in advance. Who
 stopped early has the number of the longest run that was possible: the transcript is a prefix of it. Who chose steps

@@ -142,7 +142,7 @@ class Band:
 
     @property
     def evidence(self) -> Evidence:
-        """What licenses the curve."""
+        """The evidence behind the curve."""
         text = "Error rates of all thresholds at once: Dvoretzky-Kiefer-Wolfowitz-Massart and order statistics."
         source = f"{statement('massart1990:cor1')}; {statement('clopper1934:limits')}"
         return Evidence(Kind.STATISTICAL, text, source, self.confidence)

@@ -154,8 +154,8 @@ def audit_one_run(
         bound = one_run_audit(found.scores, found.included, guesses=chosen, delta=delta, confidence=confidence)
         claims, proves = (allowed(profile, "epsilon", delta) for profile in (claimed, certified))
         bounds.append(replace(bound, claim=claims, upper=proves))
-    told = (("claim", bounds[0].claim), ("upper bound", bounds[0].upper))
-    verdicts = tuple(_judged(name, bounds[0], value, confidence) for name, value in told if value is not None)
+    given = (("claim", bounds[0].claim), ("upper bound", bounds[0].upper))
+    verdicts = tuple(_judged(name, bounds[0], value, confidence) for name, value in given if value is not None)
     return OneRunResult(found.source, confidence, tuple(bounds), verdicts)
 
 

@@ -182,7 +182,7 @@ class Verdict:
     def message(self) -> str:
         """What it means, in one sentence; for a claim that stands, with what the audit was blind to."""
         against, sure = self.against, f"with confidence {setting(self.confidence)}"
-        least_excluded = f"{ceil_digits(self.excluded, 3)} (asked: {setting(self.violation)})"
+        excess = f"{ceil_digits(self.excluded, 3)} above what the {against} allows"
         if self.outcome is AuditOutcome.FALSIFIED:
             described = against == "upper bound"
             start = "The implementation is not the run described" if described else "Falsified"
@@ -191,12 +191,12 @@ class Verdict:
             shown = f"delta at epsilon = {setting(self.epsilon)} is at least {floor_digits(self.delta_lower)}"
             return f"{start}: {sure}, {shown}, but the {against} allows {allowed}."
         if self.outcome is AuditOutcome.CONSISTENT:
-            within = f"exceeds the {against} by more than {least_excluded}"
-            seen = within if self.excluded > 0.0 else f"even reaches the {against}"
+            more = f"shows a delta more than {excess} at any tested epsilon"
+            seen = more if self.excluded > 0.0 else f"even reaches the delta that the {against} allows"
             return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might. {self.unseen}"
         unable = (
-            f"Cannot tell: these trials exclude only that a threshold test on this score exceeds the {against} by more "
-            f"than {least_excluded}"
+            f"Cannot tell: these trials leave open that a threshold test on this score shows a delta up to {excess} at "
+            f"a tested epsilon (at most {setting(self.violation)} would be consistent)"
         )
         if self.trials_estimate is None:
             return f"{unable}; no affordable number of trials would decide (an estimate)."

@@ -8,7 +8,7 @@ The permission rests on the terms it was asked under (the noise, what was seen o
 void, and the guard asks again. Where nothing can be proven the answer is no: a training never goes on because its
 privacy could not be computed.
 
-**What licenses the number.** The composition of the steps that were taken is a guarantee only if they were fixed in
+**When the number holds.** The composition of the steps that were taken is a guarantee only if they were fixed in
 advance. So the number that a guard reports is that of the longest run that was possible: `planned_steps` (or what the
 trainer says), and never more than the budget. The number of the length so far is reported too, under the name of its
 condition: if the length had been fixed in advance. Noise or a rate that changes while training is refused unless the

@@ -96,8 +96,16 @@ def main() -> None:
 
     Phases that differ in some keys follow one another as [[phase]] tables.
 
-    Exit status: 0 on success, 2 on bad input, 1 when a bound could not be certified. On failure one
-    sentence goes to standard error and nothing to standard output. `check` and --fail-on print what
-    they found and end with 3 (not proven, open) or 4 (an attack shows more). 130: interrupted. 70: a
-    defect of Calipers, which `calipers --debug COMMAND ...` shows in full; please report it.
+    \b
+    Exit status:
+      0    success
+      1    a bound could not be certified, or a certificate is refused
+      2    bad input, or nothing is proven about such a run
+      3, 4 check, verify-receipt, --fail-on: see their --help
+      70   a defect of Calipers; please report it with what
+           `calipers --debug COMMAND ...` shows
+      130  interrupted
+
+    With 1, 2 and 70 one sentence goes to standard error and nothing to standard output. But `check` prints the outcome
+    of every run to standard output, also with 1, and `reproduce` the items that did not fail.
     """

@@ -31,7 +31,7 @@ _audit_options = with_options(
         "builtin, jax-privacy: the other gradients, as multiples of the differing one. [default: what leaks most]",
     ),
     option("--device", None, "builtin, opacus: where noise is drawn, e.g. cuda. [default: cpu]"),
-    option("--vectors", bool, "builtin, jax-privacy: score full vectors, not two numbers of each."),
+    option("--vectors", bool, "builtin, jax-privacy: score full vectors, not two numbers computed from each."),
     option("--grad-sample-mode", GRADIENT_MODE, "opacus: how per-record gradients are computed. [default: hooks]"),
     option(
         "--distinguisher",

@@ -41,11 +41,11 @@ def calibrate_command(
 
     The guarantee is proven for the noise multiplier that is printed. RUN is a run file; or describe the run
     by options, as for `calipers measure`; its own noise multiplier, if it has one, is ignored. The phases of a run file
-    keep the ratios of theirs: all are changed by one factor. With correlated noise it is the deviation of
-    the noise that the matrix spreads; of what is released in addition to the gradient only the gradient's noise
-    is changed. Name one target: --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.
+    keep the ratios of their noise multipliers. With --noise-matrix the noise multiplier is that of the noise before
+    the matrix is applied; with --additional-query only the gradient's noise is changed. Name one target: --epsilon
+    with --delta, or --mu, or --advantage, or --tpr with --fpr.
 
-    Of a run file with [[step]] tables (an adaptive run) the budget is found, and the costs if it gives none.
+    For a run file with [[step]] tables (an adaptive run) the budget is found, and the costs of steps that have none.
 
     \b
     Examples:

@@ -36,7 +36,7 @@ def certify_command(
     `calipers measure`. The certificate states
     the upper bound, and a lower bound where an attack shows one, at one --delta or one --epsilon, for the
     neighbors that the run names. It is checked before it is written. Needs the extra `verify` (python-flint).
-    Of a file with [[step]] tables (an adaptive run) it states the upper bound over all choices.
+    For a file with [[step]] tables (an adaptive run) it states the upper bound over all choices.
 
     \b
     Examples:
@@ -66,10 +66,10 @@ def certify_command(
 @click.argument("files", type=FILE, metavar="FILE...", nargs=-1, required=True)
 @json_option
 def verify_command(files: tuple[str, ...], as_json: bool) -> None:
-    """Check certificates: recompute everything they rest on, in whole numbers and balls.
+    """Check certificates: recompute everything they rest on, in integers and ball arithmetic (with proven errors).
 
     The same as `python -m calipers_verify FILE...`, which needs nothing of Calipers but that package.
-    Exit status 1 if a certificate is refused.
+    Exit status 1 if a certificate is refused, 2 if a file cannot be read.
 
     \b
     Examples:

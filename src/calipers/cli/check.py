@@ -38,7 +38,7 @@ def check_command(
     """Measure runs and hold them against a privacy budget.
 
     RUN is a run file, a receipt, or what `calipers measure --json` printed; the run in it is measured
-    again, numbers in it are not believed. What else a receipt says is verified as well (see
+    again, its numbers are not trusted. What else a receipt says is verified as well (see
     verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
     word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
     file, or by [tool.calipers] in the nearest pyproject.toml; the first of these that has a key counts for it. A run
@@ -52,14 +52,16 @@ def check_command(
       delta = 1e-5
       runs = ["run.toml"]
 
-    Exit status, the gravest of all runs:
+    Every run's outcome goes to standard output. Exit status, the gravest outcome of all:
 
     \b
-      0  the upper bound, a proof, is within the budget
-      3  it is not, or nothing finite is proven
       4  an explicit attack already exceeds the budget
-      1  the bracket could not be certified, or a receipt contradicts its run
-      2  bad input; nothing was measured
+      3  the upper bound, a proof, is above the budget or infinite
+      1  nothing is proven about the run, its bounds could not be
+         certified, or a receipt contradicts its run
+      0  every upper bound is within its budget
+
+    With 2 (bad input) and 70 (a defect of Calipers) nothing is decided: one sentence goes to standard error.
 
     \b
     Examples:

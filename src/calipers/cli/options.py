@@ -216,7 +216,7 @@ def question_options(command: Command) -> Command:
             "[default: 0.1, 0.01, 0.001]",
             multiple=True,
         ),
-        option("--delta0", REAL, "mu-GDP is reported up to this much of delta.", default=1e-10, show_default="1e-10"),
+        option("--delta0", REAL, "mu is stated up to this failure probability.", default=1e-10, show_default="1e-10"),
     )(with_questions)
 
 

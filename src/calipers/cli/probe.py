@@ -43,7 +43,7 @@ _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
 @option("--dimension", COUNT, "Parameters of your own model, for the run that is printed.", metavar="n")
 @option("--epochs", COUNT, "Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]", metavar="E")
 @option("--seed", COUNT, "Seed of every random number.", default=0)
-@option("--error-probability", REAL, "Chance that luck makes any finding wrong, all together.", default=1e-3)
+@option("--error-probability", REAL, "Probability that any of the findings is wrong by chance.", default=1e-3)
 @json_option
 def probe_command(
     target: str,

@@ -49,7 +49,7 @@ def receipt_command(
 ) -> None:
     """Write a receipt: the run, fact by fact with how each was found out, and both bounds.
 
-    RUN is a run file (declared). With --probe the facts are those that `calipers probe --json` found;
+    The facts of RUN, a run file, count as declared. With --probe they are those that `calipers probe --json` found;
     together with a RUN they must agree with it. A training that was watched writes its own receipt:
     calipers.receipts.write_receipt(record, "run.receipt.json").
 
@@ -123,7 +123,7 @@ def verify_receipt_command(files: tuple[str, ...], as_json: bool) -> None:
 
     \b
     Exit status, the gravest of all files:
-      0  confirmed: the new proof and the new attack carry every number
+      0  confirmed: the new proof and the new attack confirm every number
       3  unconfirmed: compatible, but this computation proves less
       4  contradicted: a number, or a fact, is not that of the run
       2  no receipt, or changed after it was written

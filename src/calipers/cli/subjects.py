@@ -79,7 +79,7 @@ with_noisy_options = with_options(
         "Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
         metavar="SD",
     ),
-    option("--selected-mean", REAL, "Released is the best of a random number of runs, M in mean.", metavar="M"),
+    option("--selected-mean", REAL, "The best of a random number of runs is released; M is its mean.", metavar="M"),
     option("--trials", _LAWS, "The distribution of the number of runs. [default: geometric]"),
     option("--trials-shape", REAL, "The shape of a negative-binomial distribution.", metavar="ETA"),
 )

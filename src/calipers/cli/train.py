@@ -51,14 +51,14 @@ _SAMPLING = ("sampler", "last_batch", "reshuffle", "max_batch_size", "cycle", "p
 @option("--momentum", REAL, "adam: its first beta, 0 for 0.9.", default=0.0)
 @click.option("--schedule", type=word(("constant", "cosine")), default="constant", show_default=True)
 @option("--vocabulary", word(("hashed", "frequent")), "Text: see above.", show_default=False, default="hashed")
-@option("--seed", COUNT, "Repeatable and guessable. [default: the system's entropy]")
+@option("--seed", COUNT, "Makes the run repeatable, and its noise guessable. [default: the system's entropy]")
 @option("--device", None, "auto, cpu or cuda.", default="auto")
 @option("--micro-batch", COUNT, "Records whose gradients are held at once. [default: what fits]", metavar="K")
-@option("--precision", word(("full", "bf16")), "Of products.", default="full")
+@option("--precision", word(("full", "bf16")), "Of matrix products.", default="full")
 @option("--rank-timeout", REAL, "torchrun: seconds to wait for a rank.", default=600.0)
 @audit_options
 @option("--checkpoint", _FILE, "Write the run's state here, and go on from it if it is there.")
-@option("--checkpoint-every", COUNT, "Steps in between.", default=100, metavar="K")
+@option("--checkpoint-every", COUNT, "Steps between two of them.", default=100, metavar="K")
 @option("--output", _FILE, "Write the trained weights here.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
@@ -88,15 +88,15 @@ def train_command(
     Under torchrun the processes do one training: each sums a share of every batch, rank 0 adds the noise, reads and
     writes the files and prints. If one dies, all end with a sentence, and the same command goes on.
 
-    --canaries M adds M records of the auditor's, each in or out by a fair coin, whose gradients of the clipping norm
-    lie in coordinates of their own. What an adversary who sees all noisy sums learns of them is printed after the
+    --canaries M adds M canaries, each in or out by a fair coin, whose gradients have the clipping norm and lie in
+    coordinates of their own. What an adversary who sees all noisy sums learns of them is printed after the
     bracket, with confidence 0.95, at the first delta and for whole profiles. --canary-kind examples takes the last M
     training records instead, with the next label, and looks at the losses of the finished model; pairs takes the last
-    2 M and lets one of each pair in, so that the dataset keeps its size, and measures the run for one substituted.
+    2 M and lets one of each pair in, so that the dataset keeps its size, and measures the run for substitution.
 
     --lira I is membership inference on record I with shadow models: --shadows trainings with it and without fit two
-    Gaussians, and --trials further ones are judged by their likelihood ratio. No model is kept. With --ledger every
-    training's number is, and --resume goes on; small models only.
+    Gaussians, and --trials further ones are judged by their likelihood ratio. No model is kept.
+    --ledger keeps the score of every training, and --resume goes on. For small models only.
 
     --vocabulary hashed looks at no data. --vocabulary frequent takes the commonest words of the
     training texts, which no measurement covers.

@@ -104,9 +104,9 @@ def _built(model: str, data: Dataset, seed: int) -> Any:
 
 def show_lira(found: Lira, job: Planned, chosen: dict[str, Any], as_json: bool) -> None:
     """Print the three numbers, or all of it as JSON."""
-    told = f"Record {chosen['lira']} of {job.data.name}" + (", mislabeled" if chosen["wrong_label"] else "")
+    subject = f"Record {chosen['lira']} of {job.data.name}" + (", mislabeled" if chosen["wrong_label"] else "")
     if not as_json:
-        click.echo(f"{told}; {chosen['model']}, {job.plan.steps:,} steps: {found.sentence()}")
+        click.echo(f"{subject}; {chosen['model']}, {job.plan.steps:,} steps: {found.sentence()}")
         return
     from calipers.reports.records import to_document
     from calipers.training.canaries import adjacency_of

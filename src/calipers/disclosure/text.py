@@ -117,7 +117,7 @@ def _mu(found: Disclosure) -> str:
     if math.isinf(answers.mu.upper):
         return f"no finite mu is proven up to delta0 = {setting(answers.delta0)}."
     mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
-    fits = "stands for the whole curve" if regret < GOOD_REGRET else "does not stand for the whole curve"
+    fits = "sums up the curve" if regret < GOOD_REGRET else "does not sum up the curve"
     where = f"up to delta0 = {setting(answers.delta0)}, regret at most {ceil_digits(regret)}"
     return f"mu-GDP with mu = {mu} {where}: mu {fits}."
 
@@ -132,7 +132,7 @@ def _claim(found: Disclosure) -> str:
         return f"{claim}, which is about adding or removing one record."
     if state is Standing.REFUTED and found.attained:
         return f"{claim}, which an explicit attack refutes."
-    return f"{claim}, which the proof {'covers' if state is Standing.COVERED else 'does not carry'}."
+    return f"{claim}, which is {'' if state is Standing.COVERED else 'not '}proven to hold."
 
 
 def _percent(rate: float) -> str:

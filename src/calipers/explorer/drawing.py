@@ -81,8 +81,8 @@ def _end(number: Number) -> DrawnRecord:
 
 
 def licenses(answers: Answers) -> list[DrawnRecord]:
-    """Each piece of evidence once, with the ends it licenses."""
-    return [told._asdict() for told in evidence_rows(answers.evidence().items())]
+    """Each piece of evidence once, with the ends it proves or shows."""
+    return [row._asdict() for row in evidence_rows(answers.evidence().items())]
 
 
 def tradeoff(measurement: Measurement) -> DrawnRecord:

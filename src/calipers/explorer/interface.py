@@ -45,7 +45,7 @@ _QUESTIONS: dict[str, Any] = {
     "delta": _several("delta", "Report epsilon at these values (default 1e-5)."),
     "epsilon": _several("epsilon", "Report delta at these values."),
     "fpr": _several("fpr", "Report an attacker's true positive rate here (default 0.1, 0.01, 0.001)."),
-    "delta0": {"type": "number", "default": 1e-10, "description": "mu-GDP is reported up to this much of delta."},
+    "delta0": {"type": "number", "default": 1e-10, "description": "mu is stated up to this failure probability."},
     "tolerance": {"type": "number", "default": 1e-3, "description": "Relative numerical width to aim for."},
 }
 

@@ -112,7 +112,7 @@ class Bound(ABC):
 
     @abstractmethod
     def evidence(self) -> Evidence:
-        """What licenses whole curves, and all that is read off them."""
+        """The evidence behind whole curves, and all that is read off them."""
 
     @property
     def curves_add(self) -> bool:

@@ -38,7 +38,7 @@ _RENYI_DEPTH = 1e-30
 """Error rates of the tests that show Renyi divergences reach down to about this."""
 FINE_TOLERANCE = 2e-4
 """From here on proofs may take up to a minute where that makes upper bounds tighter."""
-RECORD_ORIENTATIONS = ("record present against absent", "record absent against present")
+RECORD_ORIENTATIONS = ("present against absent", "absent against present")
 
 
 def sum_rule(threshold: float, order: str) -> str:

@@ -177,7 +177,7 @@ def _cyclic(run: CorrelatedNoise) -> Bounds:
     every, one = padded.max(axis=0), turns[int(np.argmax((padded**2).sum(axis=1)))]
     reason = f"A record is seen in {longest} separate blocks of rows, in each with probability {run.sample_rate:.12g}."
     same = len(every) == len(one) and np.array_equal(every, one) and len(set(every)) <= _MOST_KINDS
-    description = f"{_ATTACK} Each block of rows shows exactly its pair."
+    description = f"{_ATTACK} Each block of rows attains exactly its pair."
     above = PairProof(_rounds(run, every, True), reason, "choquette2023:thm4")
     return Bounds(above, PairAttack(_rounds(run, one, False), description, "choquette2023:thm4"), closes=same)
 

@@ -51,7 +51,7 @@ _ORIENTATIONS = {
     False: RECORD_ORIENTATIONS,
 }
 Part = TypeVar("Part")
-_CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}
+_CLAIMS = {True: ("original", "replaced"), False: ("present", "absent")}
 
 
 @runtime_checkable
@@ -353,7 +353,7 @@ def _attained(
         reason = max((proof.reason for proof in proofs), key=len)
         return gaussians(shifts, f"{reason} {gaussian_releases(count)}.")
     hidden = [proof for proof in proofs if proof.shift is None]
-    reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}: a product of {count} pairs."
+    reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}; {count:,} dominating pairs are composed."
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     description = _descriptions(

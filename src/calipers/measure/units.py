@@ -180,7 +180,7 @@ class OneOfUnit(MaximumBound):
     def best(self, found: Sequence[BoundValue]) -> BoundValue:
         """That of one record."""
         value, shown = super().best(found)
-        text = f"All records of the {self.unit} but one do nothing. {shown.statement}"
+        text = f"All records of the {self.unit} but one have gradient zero. {shown.statement}"
         return BoundValue(value, replace(shown, statement=text))
 
     def evidence(self) -> Evidence:

@@ -114,7 +114,7 @@ class Answers:
         return next(reading.bracket for reading in self.readings if reading.quantity == quantity)
 
     def evidence(self) -> dict[Evidence, list[str]]:
-        """Which ends each piece of evidence licenses, in the order of first use."""
+        """Which ends each piece of evidence proves or shows, in the order of first use."""
         used: dict[Evidence, list[str]] = {}
         for reading in self.readings:
             used.setdefault(reading.bracket.upper_evidence, []).append(f"{reading.name} (upper)")

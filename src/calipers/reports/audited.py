@@ -107,7 +107,7 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     bound = result.epsilon[0]
     promised = (("claim", bound.claim), ("proof of the run described", bound.upper))
     marks = tuple((name, "claim", value) for name, value in promised if value is not None and math.isfinite(value))
-    row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks)
+    row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks, "an audit has no upper bound")
     cells = ((row.label, at_least(bound.value)),)
     return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least")),)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CHECK = (
     "The certificate proves these numbers to whoever trusts neither Calipers nor this report: "
-    "python -m calipers_verify FILE recomputes everything from the run stated in it, in whole numbers and balls."
+    "python -m calipers_verify FILE recomputes everything from the run stated in it, in integers and ball arithmetic."
 )
 
 

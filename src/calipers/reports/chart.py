@@ -102,12 +102,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Interval:
-    """One bracket; an infinite upper end runs off the axis. `marks` are (label, role, value)."""
+    """One bracket; at an infinite upper end, off the axis, stands `unbounded`. `marks` are (label, role, value)."""
 
     label: str
     lower: float
     upper: float
     marks: tuple[tuple[str, str, float], ...] = ()
+    unbounded: str = "no finite upper bound"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The report of a comparison: the verdict on every pair, the runs side by side, then each run by itself.
 
 Whatever the report of a single run says is here for every run: the bracket, the curves, what an attacker gets, what the
-standard accounting would have said, what to change, a paragraph to paste, and what licenses the numbers.
+standard accounting would have said, what to change, a paragraph to paste, and the evidence behind the numbers.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _paragraphs(reported: Sequence[ComparedRun]) -> Section:
 
 
 def _run(number: int, one: ComparedRun) -> Section:
-    """What was executed, its curves with the Gaussian fit, what to know, and what licenses its numbers."""
+    """What was executed, its curves with the Gaussian fit, what to know, and the evidence behind its numbers."""
     return Section(
         f"Run {one.name}",
         (

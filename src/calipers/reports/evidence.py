@@ -1,7 +1,7 @@
-"""What licenses the numbers of a report: theorem, attack, evaluated proof or statistics.
+"""The evidence behind the numbers of a report: theorem, attack, evaluated proof or statistics.
 
-Every end of every bracket has one piece of evidence. The section lists each piece once, with all ends it licenses, and
-the publications in full below.
+Every end of every bracket has one piece of evidence. The section lists each piece once, with all ends it proves or
+shows, and the publications in full below.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS = {
 
 
 def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "") -> Section:
-    """Which theorem, attack or computation licenses which numbers, each given once; then the publications in full."""
+    """Which theorem, attack or computation is behind which numbers, each given once; then the publications in full."""
     listed = list(evidence)
     columns = ("proves or shows", "kind", "statement or test", "source")
     table = Table("Evidence", columns, tuple(map(tuple, evidence_rows(listed))), wide=True)
@@ -45,17 +45,19 @@ class EvidenceRow(NamedTuple):
 
 
 def evidence_rows(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[EvidenceRow]:
-    """Each piece after what it licenses; sentences that an earlier piece of its kind began with are not repeated."""
+    """Each piece after what it proves or shows; sentences that an earlier piece of its kind began with are left out."""
     listed = list(evidence)
     every = [name for _, names in listed for name in names]
-    earlier: dict[tuple[str, str], list[list[str]]] = {}
+    earlier: dict[tuple[str, str], list[tuple[list[str], str]]] = {}
     found = []
     for piece, names in listed:
         kind, sentences = kind_text(piece), _SENTENCE_END.split(piece.statement)
         others = earlier.setdefault((kind, piece.source), [])
-        known = min(max((_shared(sentences, other) for other in others), default=0), len(sentences) - 1)
-        others.append(sentences)
-        said = f"{kind} as above" if known else kind
+        begun = ((_shared(sentences, other), name) for other, name in others)
+        shared, first = max(begun, key=lambda one: one[0], default=(0, ""))
+        known = min(shared, len(sentences) - 1)
+        others.append((sentences, names[0].rpartition(" (")[0] or names[0]))
+        said = f"{kind} as for {first}" if known else kind
         found.append(EvidenceRow(licensed(names, every), said, " ".join(sentences[known:]), piece.source))
     return found
 
@@ -73,7 +75,7 @@ def kind_text(evidence: Evidence) -> str:
 
 
 def licensed(names: Sequence[str], every: Sequence[str] = ()) -> str:
-    """The ends that one piece of evidence licenses, those that differ only in where they are read drawn together.
+    """The ends that one piece of evidence is behind, those that differ only in where they are read drawn together.
 
     Where they are all there are of one side, two words say it.
     """

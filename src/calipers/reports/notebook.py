@@ -54,11 +54,11 @@ def document_of(thing: object) -> Document:
 
 
 def _bracket(bracket: Bracket) -> Document:
-    """Both bounds on a ruler, and what licenses them."""
+    """Both bounds on a ruler, and the evidence behind them."""
     row = Interval("value", bracket.lower, bracket.upper)
     figure = interval_figure("bracket", "value", (row,))
-    licenses = (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))
-    blocks = (Items(tuple(f"{end}: {found.statement} [{found.source}]" for end, found in licenses)),)
+    behind = (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))
+    blocks = (Items(tuple(f"{end}: {found.statement} [{found.source}]" for end, found in behind)),)
     return Document("bracket", "Bracket", "", str(bracket), (), (figure,), (Section("Evidence", blocks, detail=True),))
 
 

@@ -38,28 +38,32 @@ def reading_section(answers: Answers) -> Section:
         "can add. The noisy sum may then be divided by a number; whether that number is public matters (see Notes). An "
         "epoch is one pass over the data."
     )
+    standard = (
+        "Standard accounting is the epsilon that common tools print. They assume one way of drawing batches (Poisson "
+        "sampling), whether or not it was used."
+    )
     texts = (
         *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
-        f"It bounds how different what is released can look after both, and so how much it can show of what {who} "
-        "contributed.",
+        f"It bounds how much what is released can differ between the two, and so how much it can reveal about {who}.",
         "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
         "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe and unsafe: "
         "compare what an attacker gets, in the tables below, with what a guess gets.",
         "delta is the probability that is exempted from that bound. It has to be much smaller than 1 divided by the "
-        f"number of people{_people(answers)}: publishing the data of a random person now and then would satisfy a "
-        "larger one.",
+        f"number of people{_people(answers)}: even publishing the data of a random person now and then satisfies a "
+        "larger delta.",
         "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
         "of two bell curves of standard deviation 1, mu apart, one number was drawn, but for a probability delta0. The "
         "regret is the largest amount by which this overstates an attacker, in both error rates at once.",
-        f"TPR at FPR: the share of the {name}s in the data that an attacker recognizes (true positive "
-        "rate) who raises false alarms about a given share of the others (false positive rate). The advantage is the "
-        "largest difference of the two: 0 where nothing is learned, 1 where everything is. The separation is the "
-        "advantage divided by the square root of 2.",
+        f"TPR at FPR: of the {name}s in the data an attacker recognizes a share (true positive rate), and raises false "
+        "alarms about a share of the others (false positive rate). The advantage is the largest difference of the two: "
+        "0 where nothing is learned, 1 where everything is. The separation is the advantage divided by the square root "
+        "of 2.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
         "guaranteed. It is played on data that suit it: on your data attackers may do worse.",
+        *((standard,) if answers.stated is None else ()),
     )
     warning = (Notice(f"This report is {NOT_DP}."),) if _is_isolated(answers) else ()
     return Section("How to read this report", (*warning, Items(texts)))
@@ -103,8 +107,8 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     who = _unit(answers)
     intro = (
         f"An attacker who knows everything but one secret of {who} looks at what was released and names it. The "
-        "table compares how often that is right with the best guess of somebody who knows as much, all other data "
-        "and a model trained without the secret included, but has not seen this model. It covers:"
+        "table compares how often that is right with the best guess of somebody who knows as much (all other data, "
+        "and a model trained without the secret) but has not seen this model. Three kinds of secrets:"
     )
     items = (
         "Attribute inference: the secret is an attribute, such as a diagnosis. The guess is right with the probability "
@@ -136,8 +140,9 @@ def _shown(measurement: Measurement) -> str:
     if measurement.others_zero:
         return (
             "The lower number is reached, in the limit of many candidates, where the secret is which of many equally "
-            "likely records took part and a short list is an answer; for other secrets attackers may do worse. What "
-            "follows from the population alone, without this person, is in the baseline and not counted as leakage."
+            "likely records took part and the attacker may answer with a short list; for other secrets attackers may "
+            "do worse. What follows from the population alone, without this person, is in the baseline and not counted "
+            "as leakage."
         )
     return (
         "The lower number is reached where the secret has two values, which the attack in the evidence below "

@@ -1,7 +1,7 @@
 """A paragraph for a paper or a model card, after the reporting practice of Gomez et al. (2025).
 
 They report a non-asymptotic mu-GDP guarantee, pessimistic by construction, together with the regret of using it
-instead of the whole curve (their Algorithm 1). With regret below 0.01 mu stands for the whole curve: an attacker's
+instead of the whole curve (their Algorithm 1). With regret below 0.01 mu sums up the curve: an attacker's
 advantage is then overstated by at most twice the regret (Proposition 4.1). Otherwise they fall back on the tightest
 guarantee available, here the profile at the deltas asked for. What the practice leaves open is said too: the delta0 up
 to which mu holds, adjacency, sampler, divisor, adversary, privacy unit, accountant and its version.
@@ -25,7 +25,7 @@ from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
-from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, neighbors_text, scope_text, unit_text
+from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, scope_text, unit_text
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -66,17 +66,12 @@ def judgements(result: AuditResult) -> list[tuple[str, bool]]:
 
 
 def _terms(runs: Sequence[Run], what: str = "The guarantee") -> str:
-    """What a guarantee is about, in the words of a run file; phases that differ are joined."""
-    keys = ("sampler", "normalization", "adjacency", "view")
-    named = [f"{key}: {' then '.join(dict.fromkeys(getattr(run, key) for run in runs))}" for key in keys]
-    return (
-        f"{what} is for {unit_text(runs[0])} as the privacy unit ({'; '.join(named)}); neighbors differ by "
-        f"{neighbors_text(runs[0])}. {FIXED}"
-    )
+    """What a guarantee is about, after the sentence that describes the run."""
+    return f"{what} is for {unit_text(runs[0])} as the privacy unit, under {runs[0].adjacency} adjacency. {FIXED}"
 
 
 def _gaussian(answers: Answers) -> str:
-    """mu with its regret, and whether mu stands for the whole curve."""
+    """mu with its regret, and whether mu sums up the curve."""
     where = f"up to delta0 = {setting(answers.delta0)}"
     if math.isinf(answers.mu.upper):
         return f"No finite mu-GDP guarantee is proven {where}, so the privacy profile is reported instead."
@@ -89,11 +84,12 @@ def _gaussian(answers: Answers) -> str:
     )
     if regret < GOOD_REGRET:
         meaning = (
-            f"Regret below {GOOD_REGRET:g} means that this mu stands for the whole trade-off curve: an attacker's "
-            f"advantage is overstated by at most {ceil_digits(2 * regret)}."
+            f"With a regret below {GOOD_REGRET:g} this mu sums up the trade-off curve: an attacker's advantage is "
+            f"overstated by at most {ceil_digits(2 * regret)} (true positive rates at false positive rates of about "
+            f"{GOOD_REGRET:g} and below, however, possibly by a large factor)."
         )
     else:
-        meaning = f"Since the regret is not proven to be below {GOOD_REGRET:g}, mu alone does not stand for the curve."
+        meaning = f"Since the regret is not proven to be below {GOOD_REGRET:g}, mu alone does not sum up the curve."
     return f"{guarantee} {meaning}"
 
 

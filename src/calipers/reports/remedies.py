@@ -42,7 +42,7 @@ class Remedy:
         if self.epsilon is None or self.delta is None:
             return self.text
         upper = self.epsilon.upper
-        proven = f"at most {ceil_digits(upper)} (proof)" if math.isfinite(upper) else "no finite proof"
+        proven = f"at most {ceil_digits(upper)} (proof)" if math.isfinite(upper) else "no finite upper bound is proven"
         return (
             f"{self.text} Measured so, with everything else unchanged: epsilon at least "
             f"{floor_digits(self.epsilon.lower)} (attack), {proven}, at delta = {setting(self.delta)}."

@@ -49,7 +49,7 @@ def _row(axis: Axis, row: Interval, beam: int, *, named: bool) -> list[str]:
         cells[_column(axis, value, beam)] = "◇"
     cells[low], cells[high] = "▶", "◀" if finite else "▷"
     left = f"at least {floor_digits(row.lower)}" if math.isfinite(row.lower) else "beyond any number"
-    right = f"at most {ceil_digits(row.upper)}" if finite else "no finite proof"
+    right = f"at most {ceil_digits(row.upper)}" if finite else row.unbounded
     lines = [row.label] if named else []
     lines.append(_placed(left, right, low, high, beam))
     lines.append("".join(cells))

@@ -1,8 +1,8 @@
 """The sections of a measurement's report, in the order in which a reader asks.
 
 What the words mean; how private the run is; what an attacker gets, also of a secret; what is not covered; what to
-change; what was run; what that looks like; what the standard accounting would have said; what to write about it; what
-licenses the numbers; what else to know; what to sign.
+change; what was run; what that looks like; what the standard accounting would have said; what to write about it; the
+evidence behind the numbers; what else to know; what to sign.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from calipers.guarantee import GuaranteeSubject
+from calipers.guarantee import NEIGHBORS, GuaranteeSubject
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
@@ -44,7 +44,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
-from calipers.scope import neighbors_text, unit_name, unit_text
+from calipers.scope import DIVISORS, VIEWS, neighbors_text, unit_name, unit_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -76,10 +76,7 @@ def measurement_sections(
     )
 
 
-_PASTE = (
-    "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose, and names what "
-    "they leave open."
-)
+_PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
 
 
 def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
@@ -103,6 +100,13 @@ def _setting_text(run: Run, key: str) -> str:
         return "not given"
     if key in _FORMAT:
         return f"{value:,}"
+    meanings = {
+        "normalization": DIVISORS[run.normalization],
+        "adjacency": f"neighbors differ by {neighbors_text(run)}",
+        "view": VIEWS[run.view],
+    }
+    if key in meanings:
+        return f"{value}: {meanings[key]}"
     return setting(value) if isinstance(value, float) else str(value)
 
 
@@ -172,15 +176,16 @@ def relations_section(answers: Answers) -> tuple[Section, ...]:
     if not found:
         return ()
     rows: list[tuple[Cell, ...]] = []
+    clearer = NEIGHBORS["zero-out"], "zeroing out the gradients of"
     for one in found:
         read = " (this report)" if one.adjacency == answers.runs[0].adjacency and not one.last_batch else ""
         kept = ", if the last batch is kept" if one.last_batch == "keep" else ""
-        name = f"{one.adjacency}{kept}{read}"
-        rows.append((name, *(("none", "none") if one.epsilon is None else ends(one.epsilon)), one.words))
-    caption = f"Epsilon at delta = {setting(found[0].delta)}. {ROUNDED}"
+        bounds = ("none", "none") if one.epsilon is None else ends(one.epsilon)
+        rows.append((f"{one.adjacency}{kept}{read}", *bounds, one.words.replace(*clearer)))
     refused = tuple(f"{one.adjacency}: {one.refused}" for one in found if one.epsilon is None)
-    table = Table(caption, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
-    return (Section("For other neighbors", (table, *((Items(refused),) if refused else ()))),)
+    table = Table(ROUNDED, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
+    title = f"Epsilon at delta = {setting(found[0].delta)} for each neighboring relation"
+    return (Section(title, (table, *((Items(refused),) if refused else ()))),)
 
 
 ROUNDED = "Lower values are rounded down, upper values up."

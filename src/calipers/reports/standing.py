@@ -17,11 +17,11 @@ from calipers.reports.readings import Claimed, Standing, is_claimed_run
 
 _BADGES = {
     Standing.REFUTED: Badge("refuted", "bad"),
-    Standing.COVERED: Badge("covered by the proof", "good"),
+    Standing.COVERED: Badge("proven to hold", "good"),
     Standing.UNDECIDED: Badge("neither proven nor refuted", "open"),
     Standing.ELSEWHERE: Badge("about adding or removing one record", "plain"),
 }
-_ISOLATED = Badge("covered by the proof in the isolated view only", "open")
+_ISOLATED = Badge("proven to hold in the isolated view only", "open")
 _OWN = Badge("applicable to this run", "plain")
 _STATED = Badge("its own upper bound", "plain")
 
@@ -94,7 +94,7 @@ def badges(answers: Answers, tolerance: float) -> tuple[Badge, ...]:
 
 
 def claim_cell(answers: Answers, row: Claimed) -> Badge:
-    """What became of the claim of one row. A proof about a weaker adversary covers it for that one only."""
+    """What became of the claim of one row. A proof about a weaker adversary is about that one only."""
     if answers.stated is not None:
         return _STATED
     if is_claimed_run(answers.runs):

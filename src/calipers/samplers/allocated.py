@@ -83,19 +83,19 @@ def hidden(noise: float, parts: Sequence[tuple[int, float, int]], replaced: bool
             source,
             count,
             "calipers:replaced-pair",
-            "Each epoch hides the record in one of its batches, and replacing it is dominated by opposite gradients in "
-            "every round",
-            f"{same}, its replacement's the opposite one, and all other gradients are zero, so an epoch shows exactly "
-            "two mixtures of Gaussians shifted in one round, opposite ways.",
+            "In each epoch the record is in one random batch, which stays secret, and replacing it is dominated by "
+            "opposite gradients in every batch",
+            f"{same}, its replacement's the opposite one, and all other gradients are zero, so an epoch attains "
+            "exactly two mixtures of Gaussians that are shifted in one batch, in opposite directions.",
         )
     else:
         found = closed(
             source,
             count,
             "calipers:allocation",
-            "Each epoch hides the record in one of its batches",
-            f"{same} and all other gradients are zero, so an epoch shows exactly the mean of its rounds' likelihood "
-            "ratios.",
+            "In each epoch the record is in one random batch, which stays secret",
+            f"{same} and all other gradients are zero, so the likelihood ratio of an epoch is the mean of those of its "
+            "batches.",
         )
     return with_others(found, others)
 
@@ -169,8 +169,8 @@ def weighed_unit(
     ]
     instead = ", -u once replaced," if run.adjacency == "substitute" else ""
     description = (
-        f"{all_of(run)}{instead} and all other gradients are {'-u' if others else 'zero'}. The score weighs the sums "
-        "of the batches along u by how many of the records each may hold."
+        f"{all_of(run)}{instead} and all other gradients are {'-u' if others else 'zero'}. The score is a log "
+        "likelihood ratio of the rounded batch sums along u, averaged over how many of these records each batch holds."
     )
     return (Attack(first, count, "calipers:dealt-units", description, one_sided=True, additional=tuple(further)),)
 

@@ -45,7 +45,7 @@ Kind = TypeVar("Kind", bound=AnyPair, covariant=True)
 KNOWN_TIME = "The record takes part in"
 SEEN_ALONE = (
     "The record's clipped gradient is the same unit vector in every step, its replacement's (if there is one) the "
-    "opposite, and all other gradients are zero, so each participation shows exactly this pair."
+    "opposite, and all other gradients are zero, so each participation attains exactly this pair."
 )
 
 

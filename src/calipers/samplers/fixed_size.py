@@ -102,8 +102,8 @@ def displacement_description(run: RunFields) -> str:
     """Everybody's gradients."""
     instead = {"add-remove": "", "zero-out": ", zero once zeroed out", "substitute": ", -u once replaced"}
     return (
-        f"{all_of(run)}{instead[run.adjacency]}, all others are -u (or all of them, the record too, -u: the better "
-        "counts), so a batch sums to -B along u except where the record has displaced another one; the score of a step "
+        f"{all_of(run)}{instead[run.adjacency]}, all others are -u (or every gradient is -u, where that shows "
+        "more), so a batch sums to -B along u except where the record has displaced another one; the score of a step "
         "is its log likelihood ratio."
     )
 

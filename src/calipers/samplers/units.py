@@ -69,9 +69,9 @@ def sampled_unit(run: RunFields, count: int) -> Analysis:
         binomial_pair(records, run.rate, shift, replaced),
         count,
         "calipers:drawn-shift",
-        f"Up to {records} records of one {run.unit_name} join a step by coins of their own, and the sum moves by at "
-        "most as many: a Gaussian whose shift is drawn",
-        f"{all_of(run)}{opposite} and all other gradients are zero, so each step shows exactly this pair.",
+        f"In every step each of up to {records} records of one {run.unit_name} is drawn independently and moves the "
+        "sum by at most the clipping norm: a Gaussian shifted by the number of records drawn",
+        f"{all_of(run)}{opposite} and all other gradients are zero, so each step attains exactly this pair.",
         binomial_shifts(records, run.rate, 2.0 * shift if replaced else shift),
     )
 
@@ -92,7 +92,7 @@ def _one_record(run: RunFields, count: int) -> Analysis:
             ", its replacement's the opposite one,",
         )
         reason = "Replacing a record is dominated, step by step, by opposite gradients"
-    description = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
+    description = f"{_SAME}{instead} and all other gradients are zero, so each step attains exactly this pair."
     return closed(_pair(run.rate, run.noise_multiplier, adjacency), count, statement, reason, description)
 
 
@@ -101,7 +101,7 @@ def known_unit(run: RunFields, records: float, count: int) -> Analysis:
     batches of one epoch are put together).
     """
     source, reason = release(records * run.largest_shift), f"All records of the {run.unit_name} take part in"
-    description = f"{all_of(run)} and all other gradients are zero, so each participation shows exactly this pair."
+    description = f"{all_of(run)} and all other gradients are zero, so each participation attains exactly this pair."
     return closed(source, count, "dong2022:cor2.13", reason, description)
 
 

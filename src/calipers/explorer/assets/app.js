@@ -23,8 +23,8 @@ async function post(path, record, signal) {
     throw new Error("The explorer does not answer; is `calipers explore` still running?");
   }
   if (response.ok) return response;
-  const told = await response.json().catch(() => ({}));
-  throw new Error(told.error ?? `The explorer answered with status ${response.status}.`);
+  const reply = await response.json().catch(() => ({}));
+  throw new Error(reply.error ?? `The explorer answered with status ${response.status}.`);
 }
 
 const nameOf = (index) => state.runs[index].name.trim() || `Run ${LETTERS[index].toUpperCase()}`;

@@ -12,7 +12,7 @@ export const DEFAULTS = {
   sampler: FORM.assumed, normalization: "none", adjacency: "", view: "worst-case",
   ...Object.fromEntries(FORM.fields.filter((field) => field.choices).map((field) => [field.key, field.default])),
 };
-// How large a batch is follows from what some samplers are told instead.
+// How large a batch is follows from what some samplers are given instead.
 const SIZES = ["batch_size", "sample_rate"];
 // Whether a key means something to the sampler of a run, beside what else is said of it.
 export function applies(run, key) {

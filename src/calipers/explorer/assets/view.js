@@ -26,14 +26,14 @@ export const tip = {
 let statusShown = "";
 
 export function showStatus(entries, onCancel) {
-  const told = entries.filter((entry) => entry.error || entry.busy);
+  const noted = entries.filter((entry) => entry.error || entry.busy);
   const box = find("status");
-  const wanted = told.map((entry) => `${entry.name}${entry.busy} ${entry.error}`).join("\n");
+  const wanted = noted.map((entry) => `${entry.name}${entry.busy} ${entry.error}`).join("\n");
   if (wanted !== statusShown) {
     statusShown = wanted;
-    box.replaceChildren(...told.map((entry) => statusNote(entry, onCancel)));
+    box.replaceChildren(...noted.map((entry) => statusNote(entry, onCancel)));
   }
-  for (const entry of told) {
+  for (const entry of noted) {
     const place = box.querySelector(`[data-seconds="${entry.name}"]`);
     if (place) place.textContent = `${entry.seconds} s`;
   }
