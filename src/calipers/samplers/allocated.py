@@ -56,8 +56,8 @@ def hidden_alone(run: RunFields, share: float) -> Analysis:
     """A record allocated to one of the epoch's batches with probability `share`, which nothing else gives away.
 
     Allocated once and for all, it sits in the same batch in every epoch: the product of that batch's ratios is the
-    ratio of one release at noise sigma / sqrt(E), whatever adaptive gradients do (docs/mathematics, "bins that are
-    kept").
+    ratio of one release at noise sigma / sqrt(E), whatever adaptive gradients do (docs/theory/sampling.md,
+    section 14).
     """
     noise, epochs = run.noise_multiplier, epochs_of(run)
     replaced = run.adjacency == "substitute"

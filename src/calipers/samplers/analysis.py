@@ -65,7 +65,8 @@ class CompositionFactor(Generic[Kind]):
 class Proof(CompositionFactor[DominatingPair]):
     """Participations, each dominated by the distributions of its source.
 
-    `reason` begins a sentence that the evaluation ends with how many there are. `published`: others publish the same
+    `statement`: its key in `calipers/citations.json`. `reason` begins a sentence that the evaluation ends with how many
+    there are. `published`: others publish the same
     bound, and ours is never the larger for its rounding (`calipers.pld.composition.product`). `lengths`: how far a
     participation moves what is released, in units of the noise, for whoever learns: another proof, of all phases that
     have them (`calipers.measure.units`).
@@ -90,8 +91,9 @@ class Proof(CompositionFactor[DominatingPair]):
 class Attack(CompositionFactor[AttainedPair]):
     """Participations, each of which shows the distributions of its source to whoever plays the `description`.
 
-    `one_sided`: the source is composed from below only. `rival`: an attack that is made for the number asked for,
-    where all participations are alike.
+    `one_sided`: the source is composed from below only, by `AttackProduct`, even where it has an upper side too (where
+    it has none, that is so anyway). `rival`: an attack that is made for the number asked for, where all participations
+    are alike.
     """
 
     description: str
@@ -173,7 +175,8 @@ class Scheme(ABC):
 
     name: the word for it in runs, on the command line and in JSON. summary: a few words next to it in a list.
     independent: every record enters every step by its own coin, so that a step is an epoch of its own.
-    whole_epochs: batches are drawn for an epoch at a time.
+    whole_epochs: batches are drawn for an epoch of the run (one pass) at a time; a sample rate must then be 1/M. With
+    neither this nor `stepwise` they are drawn for the whole run, and a loader of them cannot be watched (`attach`).
     equal_batches: every batch has the same public number of records.
     revealed: the sampler that this one is once its order is known, which can only leak more.
     stepwise: nothing ties steps together, so that a step is an epoch of its own.
@@ -214,7 +217,10 @@ class Scheme(ABC):
             )
 
     def rounds(self, run: RunFields) -> int:
-        """Batches after which the sampler starts afresh: one epoch, or one step where nothing ties steps together."""
+        """Batches after which the sampler starts afresh: one epoch, or one step where nothing ties steps together.
+
+        The same number as `law().rounds` of the class that draws: a training refuses its sampler where they differ.
+        """
         return 1 if self.stepwise else run.steps_per_epoch
 
     def counterpart(self, run: RunFields) -> dict[str, object]:

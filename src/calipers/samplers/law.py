@@ -5,12 +5,14 @@ the rounds one record takes part in, and on what the other records' batches tell
 `SamplerLaw` holds exactly that, in numbers. It is produced by the object that draws the batches,
 so the analysis cannot describe another sampler than the one that ran.
 
-Epochs are independent and identically distributed (for the deterministic sampler: identical).
+An epoch here is what a sampler draws at once, M = `rounds` batches: one pass over the data where a record is allocated
+once per pass, one step for coins, the whole run where all of its steps are drawn together (groups in turn, k of t).
+Epochs are independent and identically distributed (for the deterministic sampler, and one order for all: identical).
 Within an epoch of M rounds a record takes part
 
 - by coins: in each round independently with probability q. There is nothing that ties rounds
   together, so every round counts as an epoch of its own: M = 1, and `epochs` is the number of steps;
-- allocated: in at most one round, uniformly one of the M if it is kept;
+- allocated: in at most one round, uniformly one of the M if it is kept; or in exactly k of them, uniformly;
 - in a fixed order: in one round known beforehand, the same in every epoch.
 
 Fixed batch sizes reveal positions. If every batch holds exactly B records and an adversary knows

@@ -13,7 +13,7 @@ S_1 <= 0, but by -1, like everybody else, if S_1 > 0. In the latter case its bat
 mean 1/sigma when it is zeroed out, so S_2 = 1 - k B. The gradient is a function of what was seen, and nothing else
 changes, so the divergence is E[C(S_1)]/2 with C(s) = E[(s + A - k B)+] for s <= 0, C(s) = E[(s + 1 - k B)+] for s > 0.
 Why it helps: for s > 0 both expectations are s + 1 - k plus what is lost beyond s, E[(k B - A - s)+], and a record that
-agrees (A = 1) loses where only B is large (the lemma of docs/mathematics, "shuffled batches"; the numbers below do not
+agrees (A = 1) loses where only B is large (the lemma of docs/theory/shuffling.md, section 7; the numbers below do not
 need it). At sigma = 2, eps = 1/2 the attack shows 0.03529, the pair 0.03333.
 
 How the numbers are certified. Both C are closed forms (the event is an interval of x_2 or its complement), they

@@ -10,7 +10,8 @@ Given the rest of the pool, the weights Y_j of all later records then hardly dif
 most e^(2 r^2), except for a share of them, the loss, that has a tail e^(1 - mu loss); after several by less, but for
 events as rare as tails of lognormals. A later batch weighs the mean w_t of B of them, drawn at random: it exceeds
 `high` hardly ever, and the excesses beyond `low` add up to little. By majorization the weights of all batches are as
-good as `many` equal ones just above `low` and a `few` equal to `high` (`Majorant`), and (docs/mathematics, section 9)
+good as `many` equal ones just above `low` and a `few` equal to `high` (`Majorant`), and
+(docs/theory/shuffling.md, section 9)
 
     D_k <= (B/N) E[J(low' T + high T')] + exposed D_k(fixed batches) + (B/N) l alone,    J(s) >= E[(l X_u + h s)+],
 
@@ -203,7 +204,7 @@ def by_mean_weight(term: WorstCaseTerm, sizes: FloatArray, pool: int = 1) -> tup
 
     With G the mean of l lognormals of deviation r and 1/g >= 1/y - (g - y)+ / y^2, g the mean of the pool's inverse
     ratios, both are l times a stop-loss transform of one release plus s E[G (G - y)+] / y^2, for every y > 0
-    (docs/mathematics, section 9).
+    (docs/theory/shuffling.md, section 9).
 
     Args:
         term: What bounds the shifts, and epsilon >= 0.

@@ -4,9 +4,9 @@ Relative to a run in which the record is nowhere, round t contributes X = A - k 
 
     A = exp(<a, z> - |a|^2/2),      B = exp(<b, z> - |b|^2/2),      z standard normal,
 
-and the adversary chooses the shifts a, b within bounds (`calipers.pld.allocation.worst_case_term`). docs/mathematics
-("the frontier") shows that with a record zeroed out, in convex order, every X lies below one on a curve with a single
-parameter, the *control* tau = |a|^2 - |b|^2 (replaced records: `calipers.pld.allocation.triangles`):
+and the adversary chooses the shifts a, b within bounds (`calipers.pld.allocation.worst_case_term`). Section 8 of
+docs/theory/shuffling.md shows that with a record zeroed out, in convex order, every X lies below one on a curve with a
+single parameter, the *control* tau = |a|^2 - |b|^2 (replaced records: `calipers.pld.allocation.triangles`):
 
     |a - b| = rho,      |a|^2 = min(a_max^2, b_max^2 + tau),      |b|^2 = |a|^2 - tau,
 

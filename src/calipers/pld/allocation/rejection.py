@@ -5,7 +5,7 @@ g_j = exp(-<c_j, e> - |c_j|^2/2), e the batch's noise and c_j the gradients; oth
 (1 - mean g / c)+, none is, and the next batch is looked at. (If x is in the batch, that is what is said.) Then all
 places of x in later batches have the same weight 1/(c B), whatever was seen, but for a deficit where the sum exceeds
 c B. With G = exp(r g - r^2/2), g standard normal, r the largest norm of a gradient in units of the noise, m batches,
-and everything revealed after `stages` of them (docs/mathematics, section 9):
+and everything revealed after `stages` of them (docs/theory/shuffling.md, section 9):
 
     D_k <= (B/N) (sum over i < stages of (f^i / c) E[J_i(Y + (k - 1)(i + lack))] + f^stages (m - stages) known),
     J_i(s) = E[(c X + s)+] + E[(c X - tau)+] + v E[(G - c d / v)+] + (s + tau)+ E[G; G > c],

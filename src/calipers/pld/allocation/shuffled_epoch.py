@@ -1,13 +1,13 @@
 """The upper bound of shuffled batches: where the record is, the others do not tell.
 
 One epoch deals N records, in a fresh random order, into M batches of B; R = N - M B of them are in the remainder. One
-record x differs (zeroed out: a ghost keeps its place; or replaced). The theorem (docs/mathematics, "shuffled batches"):
+record x differs (zeroed out: a ghost keeps its place; or replaced). The theorem (docs/theory/shuffling.md, section 8):
 if at least one record is in the remainder, R >= 1, then for every k > 0 and gradients chosen adaptively
 
     D_k <= (B/N) E[ (X*_1 + ... + X*_M - (R/B)(k - 1))+ ]
 
 with independent copies of the worst-case term X* of `calipers.pld.allocation.worst_case_term`. The idea: x takes the
-place of a representative of its batch, and the displaced record goes to the in the remainder places, where nobody
+place of a representative of its batch, and the displaced record goes to the dropped remainder, where nobody
 looks; so nothing but one batch sum depends on where x is.
 
 The bound holds at each k by itself. The true divergence is convex in k, so a few nodes give a pessimistic PLD of the

@@ -1,8 +1,8 @@
 """Replaced records: every triangle that an adversary can make of the record, its replacement and the displaced record.
 
 x, x' and the displaced y lie in one ball of radius r (in units of the noise), and a round contributes X = A - k B of
-the shifts a = x - y and b = x' - y. docs/mathematics ("triangles") shows that in convex order every such X lies below
-one whose three points lie on a great circle and whose triangle contains the center: with two angles
+the shifts a = x - y and b = x' - y. docs/theory/shuffling.md (section 8) shows that in convex order every such
+X lies below one whose three points lie on a great circle and whose triangle contains the center: with two angles
 0 <= phi <= psi <= pi/2,
 
     |a| = 2 r cos phi,      |b| = 2 r sin psi,      |a - b| = 2 r cos(psi - phi).

@@ -7,7 +7,7 @@ k is the expected positive part of a sum of terms X_t = A_t - k B_t, with
     A = exp(<a, z> - |a|^2/2),      B = exp(<b, z> - |b|^2/2),      z standard normal.
 
 An adversary chooses the shifts a and b, adaptively, within bounds that depend on the sampler. The lemma of
-docs/mathematics ("one lemma for hidden records") says which choice is worst: for thresholds c >= 0 of the stop-loss
+docs/theory/shuffling.md (section 7) says which choice is worst: for thresholds c >= 0 of the stop-loss
 transform E[(X - c)+] one pair of collinear shifts, for c <= 0 another one, and the two stop-loss transforms agree at c
 = 0. So there is a variable X* that lies above every term in convex order: on (0, inf) it is distributed as A - k B with
 the first shifts, on (-inf, 0) as A - k B with the second ones, and it is 0 with the probability that is left. It is an

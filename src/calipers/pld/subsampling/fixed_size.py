@@ -12,8 +12,8 @@ x is in. In units of sigma, r = 1/sigma, relative to the batch without x the sum
 the Poisson pair of *twice* the sensitivity, by `calipers.pld.core.drawn_shift`. Attained: x = u, all others -u.
 
 **Zeroed out.** A ghost takes the place of y too: a = x - y against b = -y, |b| <= r, |a - b| <= r. The lemma behind
-shuffled batches (docs/mathematics) says that E[(q A - k q B - c)+] is largest at a = 2r, b = r on one line if c >= 0,
-and at a = 0, b = r if c <= 0. Here c = (k - 1)(1 - q), so
+shuffled batches (docs/theory/shuffling.md, section 7) says that E[(q A - k q B - c)+] is largest at a = 2r, b = r on
+one line if c >= 0, and at a = 0, b = r if c <= 0. Here c = (k - 1)(1 - q), so
 
     k >= 1, present against absent:  (1 - q) N(0) + q N(2r)  against  (1 - q) N(0) + q N(r)   (others -u, x = u),
     k >= 1, absent against present:  (1 - q) N(0) + q N(r)   against  N(0)                    (others -u, x = -u).
