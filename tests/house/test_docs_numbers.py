@@ -170,6 +170,10 @@ def made(page: str) -> Iterator[str]:
     held = {who: f"{min(found):.1f} to {max(found):.1f} times" for who, found in memory.items()}
     yield f"{held['Calipers, shuffle']} for shuffled batches, {held['Calipers, poisson']} for Poisson batches"
     yield f"{held['Opacus, Poisson']} for Opacus"
+    (slow,) = json.loads((ROOT / "benchmarks" / "results" / "training-cpu.json").read_text("utf-8"))["cases"]
+    took = [slow["records"] / statistics.median(found["stretches"]) for found in slow["speeds"].values()]
+    yield "an epoch takes {:.1f} s by Calipers, {:.1f} s with secure noise, {:.1f} s by Opacus,".format(*took)
+    yield "{:.1f} s in its ghost mode and {:.1f} s by plain SGD".format(*took[3:])
     cifar, cifar_long, news, news_long = (lost_points(*which) for which in LOST)
     yield f"loses {math.floor(min(cifar))} to {math.ceil(max(cifar))} points of accuracy after ten epochs"
     yield f"and {math.floor(min(cifar_long))} to {math.ceil(max(cifar_long))} after twenty-five"
