@@ -4,8 +4,8 @@
     python -m benchmarks.protocol_views $KEPT --picture experiments/protocol/accuracy.png
 
 `--gather ROWS ...` makes the kept rows from files of `benchmarks.protocol`, and from rows that were kept (.csv). An
-accuracy is a measurement, with the smallest and the largest of the seeds; an epsilon is a bracket, and the upper bound is
-what may be claimed.
+accuracy is a measurement, with the smallest and the largest of the seeds; an epsilon is a bracket, and the upper
+bound is what may be claimed.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from calipers.guarantee import Guarantee
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
-from calipers.mechanisms import NoiseMatrix, Patterns
+from calipers.mechanisms import NoiseMatrix, Patterns, TreeNoise
 from calipers.run import Run
 
 from .clock import best_of
@@ -62,7 +62,7 @@ TYPICAL: dict[str, Callable[[], object]] = {
     "banded noise, groups": lambda: CorrelatedNoise(
         NoiseMatrix.of_toeplitz([1, 0.5, 0.25, 0.1], 2000), 1.0, Patterns(4), 0.01
     ),
-    "tree, 2048 steps": lambda: CorrelatedNoise(NoiseMatrix.tree(2048), 10.0, Patterns(200)),
+    "tree, 2048 steps": lambda: CorrelatedNoise(TreeNoise(2048), 10.0, Patterns(200)),
     "adaptive clipping": lambda: JointRelease(_mnist(), (12.8,)),
     "best of 10, geometric": lambda: Selection(_mnist(), 10.0),
     "best of 10, Poisson": lambda: Selection(_mnist(), 10.0, "poisson"),

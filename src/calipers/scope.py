@@ -72,9 +72,11 @@ def neighbors_text(run: Run) -> str:
 
 
 def drawn_text(run: Run) -> str:
-    """How batches were drawn; a rate with more digits is rounded down: what holds for it holds for the printed one."""
-    typed = nearest_digits(run.rate)
+    """How batches were drawn; a rate with many digits is B/N, or rounded down: what holds for it holds for that."""
+    typed, size = nearest_digits(run.rate), run.dataset_size
     rate = typed if float(typed) == run.rate else floor_digits(run.rate)
+    if rate != typed and run.batch_size and size and run.batch_size / size == run.rate:
+        rate = f"{run.batch_size:,}/{size:,}"
     return scheme_of(run).batches(run).format(rate=rate, per_epoch=f"{run.steps_per_epoch:,}")
 
 

@@ -125,7 +125,7 @@ def test_a_comparison_is_complete(pages):
         assert f"\nTPR at FPR = {rate}\n" in words
     assert "\nregret of that mu, at most\n" in words
     legend = [text for tag, text in page.texts if tag == "li"]
-    assert legend.count("mu-GDP fit (delta0 = 1e-10)") == 4
+    assert legend.count("mu-GDP bound (delta0 = 1e-10)") == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)

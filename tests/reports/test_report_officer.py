@@ -114,7 +114,7 @@ def test_an_attacker_looks_for_the_unit_that_is_protected():
     run = RUN.replace(unit="patient", records_per_unit=3)
     words = to_markdown(report_measurement(measure(run), Questions()).document)
     assert "whether one given patient was in the data" in words
-    assert "of the patients in the data an attacker recognizes a share" in words
+    assert "an attacker who says which patients are in the data" in words
 
 
 @pytest.mark.parametrize(("lower", "printed"), [(1e-6, "1e-6"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "1e-6")])

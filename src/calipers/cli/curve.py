@@ -55,7 +55,7 @@ def curve_command(
     positive rate (alpha). Side "upper" is the proof: the true curve lies nowhere below it. Side
     "lower" is the attack: the true curve lies nowhere above it. For the profile, "upper" is an
     upper and "lower" a lower bound of delta, read off the two curves; epsilons named with
-    --epsilon are measured one by one, a little more tightly.
+    --epsilon are measured one by one, mostly a little more tightly.
 
     \b
     Examples:

@@ -69,7 +69,7 @@ def _figure(view: View, curves: Sequence[Any], answers: Answers, others: Sequenc
     columns = view.both(*(view.bound(which, f"{view.says(which)} ({which})", values) for which, values in named))
     if (fit := view.fit(answers)) is not None:
         lines.append(view.line(fit_label(answers), "fit", fit))
-        columns.append(view.column("mu-GDP fit", fit, nearest))
+        columns.append(view.column("mu-GDP bound (+ delta0)", fit, nearest))
     return view.figure(*_WORDS[view.name], [*lines, *others], columns, between=(0, 1))
 
 

@@ -49,20 +49,22 @@ def reading_section(answers: Answers) -> Section:
         "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
         "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe and unsafe: "
         "compare what an attacker gets, in the tables below, with what a guess gets.",
-        "delta is the probability that is exempted from that bound. It has to be much smaller than 1 divided by the "
-        f"number of people{_people(answers)}: even publishing the data of a random person now and then satisfies a "
-        "larger delta.",
+        "delta is the probability that is exempted from that bound. It has to be smaller than 1 divided by the number "
+        f"of people{_people(answers)}, and better is much smaller: publishing all data of one person drawn at random "
+        "has epsilon = 0 at a delta of that size.",
         "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
-        "of two bell curves of standard deviation 1, mu apart, one number was drawn, but for a probability delta0. The "
-        "regret is the largest amount by which this overstates an attacker, in both error rates at once.",
-        f"TPR at FPR: of the {name}s in the data an attacker recognizes a share (true positive rate), and raises false "
-        "alarms about a share of the others (false positive rate). The advantage is the largest difference of the two: "
-        "0 where nothing is learned, 1 where everything is. The separation is the advantage divided by the square root "
-        "of 2.",
+        "of two bell curves of standard deviation 1, mu apart, one number was drawn, up to a probability delta0. The "
+        "regret says how much this exaggerates an attacker: the advantage by at most twice the regret.",
+        f"TPR at FPR: an attacker who says which {name}s are in the data is right about a share of those that are (true "
+        "positive rate) and wrong about a share of those that are not (false positive rate). Who says which are not in "
+        "the data has two such rates too; each row is about the better of the two attackers. The advantage is the "
+        "largest difference of the two rates: 0 where nothing is learned, 1 where everything is. The separation is the "
+        "advantage divided by the square root of 2.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
-        "guaranteed. It is played on data that suit it: on your data attackers may do worse.",
+        "guaranteed where every noisy sum is seen. It is played on data that suit it: on your data, or where only the "
+        "trained model is seen, attackers may do worse. The proof holds there too.",
         *((standard,) if answers.stated is None else ()),
     )
     warning = (Notice(f"This report is {NOT_DP}."),) if _is_isolated(answers) else ()
@@ -139,9 +141,8 @@ def _shown(measurement: Measurement) -> str:
     """For which secret the lower number is reached."""
     if measurement.others_zero:
         return (
-            "The lower number is reached, in the limit of many candidates, where the secret is which of many equally "
-            "likely records took part and the attacker may answer with a short list; for other secrets attackers may "
-            "do worse. What follows from the population alone, without this person, is in the baseline and not counted "
+            "The lower number is reached where the secret is which one of very many equally likely records took part, "
+            "and naming a short list with that record in it counts as right; for other secrets attackers may do worse. What follows from the population alone, without this person, is in the baseline and not counted "
             "as leakage."
         )
     return (
@@ -158,11 +159,12 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         return []
     weight = _SHARE / size
     upper = size * measurement.success(weight).upper * (1.0 + 1e-12)
-    said = f"at most {ceil_digits(upper)}" if upper < 1 else "no bound below 1"
+    said = f"at most {ceil_digits(upper)}" if upper < 1 else "not bounded below 1"
     text = (
         f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
         f"share of {floor_digits(weight, 3)} of the population isolates one by chance with probability below "
-        f"{setting(_SHARE)}. With what was released, {said} is proven; no attack is computed for this."
+        f"{setting(_SHARE)}. With what was released, that probability is {said} (proof); the truth may be "
+        "much lower, since no attack is computed for this."
     )
     return [in_units(text, answers.runs[0])]
 
@@ -200,8 +202,8 @@ def signature_section(answers: Answers) -> tuple[Section, ...]:
         return ()
     blanks: tuple[tuple[Cell, ...], ...] = tuple((name, " ") for name in ("name", "role", "date", "signature"))
     statement = (
-        f"The run described above is {report_this(answers)} This holds within the scope and the limits that the "
-        "report names."
+        f"The run described above is {report_this(answers)} This holds if the model was trained as described, and "
+        "within what the sections 'What the numbers do not cover' and 'Notes' say."
     )
     return (Section("To sign", (Prose(statement), Table("Responsible", ("who", "entry"), blanks))),)
 

@@ -149,7 +149,7 @@ def profile_view(grid: FloatArray, smallest: float) -> View:
 
 def fit_label(answers: Answers) -> str:
     """What the line of the Gaussian fit is called."""
-    return f"mu-GDP fit (delta0 = {setting(answers.delta0)})"
+    return f"mu-GDP bound (delta0 = {setting(answers.delta0)})"
 
 
 def _fitted_misses(mu: float, delta0: float, rates: FloatArray) -> FloatArray:
