@@ -20,7 +20,7 @@ MEANINGS = {
     "dataset_size": "Number of records in your own dataset.",
     "batch_size": "Records per batch (expected, under Poisson sampling).",
     "sample_rate": "Probability that a record enters a batch, B/N.",
-    "epochs": "Passes over the data, each floor(N/B) steps; or give steps.",
+    "epochs": "Passes over the data, each floor(N/B) steps, one more if a short last batch is kept; or give steps.",
     "steps": "Number of optimizer steps (noisy sums released); or give epochs.",
     "noise_multiplier": "Standard deviation of the noise / clipping norm.",
     "sampler": "How batches were really drawn, not assumed.",

@@ -145,7 +145,7 @@ def test_a_delta_that_lets_records_out_is_noted():
 def test_an_epsilon_beyond_meaning_and_nothing_hidden_are_noted():
     run = Run(dataset_size=100, batch_size=100, epochs=50, noise_multiplier=0.5, sampler="deterministic")
     notes = " ".join(meaningless(answer(cp.measure(run), Questions())))
-    assert "An epsilon above 20 promises nothing" in notes
+    assert "An epsilon above 20 says next to nothing" in notes
     assert "Nothing is hidden" in notes
     assert "Every record is in every batch" in notes
 

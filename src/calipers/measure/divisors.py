@@ -72,8 +72,8 @@ def public_because(run: Run) -> str | None:
         return f"N q = N (B/N) is the batch size {run.batch_size} whatever N is: dividing by it is post-processing."
     if scheme_of(run).equal_batches:
         return (
-            "Every batch has the same public number of records, so dividing by it is post-processing: the plain "
-            "guarantee holds."
+            "Every noisy sum is divided by a public number that is the same for both datasets, which is "
+            "post-processing: the plain guarantee holds."
         )
     if run.normalization != "realized" and run.adjacency != "add-remove":
         return (

@@ -160,8 +160,8 @@ def meaningless(answers: Answers) -> Iterator[str]:
         )
     elif any(row.bracket.upper > LARGEST_EPSILON for row in answers.epsilon):
         yield (
-            f"An epsilon above {LARGEST_EPSILON:g} promises nothing that an attacker would notice: odds may change by "
-            f"a factor of e^{LARGEST_EPSILON:g}, hundreds of millions."
+            f"An epsilon above {LARGEST_EPSILON:g} says next to nothing by itself: odds may change by a factor of "
+            f"e^{LARGEST_EPSILON:g}, hundreds of millions. What is still promised is in the rows TPR at FPR."
         )
     if answers.advantage.lower >= NOTHING_HIDDEN:
         yield (

@@ -55,11 +55,11 @@ def reading_section(answers: Answers) -> Section:
         "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
         "of two bell curves of standard deviation 1, mu apart, one number was drawn, up to a probability delta0. The "
         "regret says how much this exaggerates an attacker: the advantage by at most twice the regret.",
-        f"TPR at FPR: an attacker who says which {name}s are in the data is right about a share of those that are (true "
-        "positive rate) and wrong about a share of those that are not (false positive rate). Who says which are not in "
-        "the data has two such rates too; each row is about the better of the two attackers. The advantage is the "
-        "largest difference of the two rates: 0 where nothing is learned, 1 where everything is. The separation is the "
-        "advantage divided by the square root of 2.",
+        f"TPR at FPR: an attacker who says which {name}s are in the data is right about a share of those that are "
+        "(true positive rate) and wrong about a share of those that are not (false positive rate). Who says which are "
+        "not in the data has two such rates too; each row is about the better of the two attackers. The advantage is "
+        "the largest difference of the two rates: 0 where nothing is learned, 1 where everything is. The separation is "
+        "the advantage divided by the square root of 2.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
@@ -142,8 +142,8 @@ def _shown(measurement: Measurement) -> str:
     if measurement.others_zero:
         return (
             "The lower number is reached where the secret is which one of very many equally likely records took part, "
-            "and naming a short list with that record in it counts as right; for other secrets attackers may do worse. What follows from the population alone, without this person, is in the baseline and not counted "
-            "as leakage."
+            "and naming a short list with that record in it counts as right; for other secrets attackers may do worse. "
+            "What follows from the population alone, without this person, is in the baseline and no leakage."
         )
     return (
         "The lower number is reached where the secret has two values, which the attack in the evidence below "

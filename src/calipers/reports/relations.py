@@ -96,15 +96,29 @@ def last_batch_notice(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]
     run = next((one for one in runs if one.sizes is not None), None)
     if row is None or run is None or run.sizes is None:
         return ""
-    batches, rest = divmod(run.sizes[0], run.sizes[1])
-    said = (
-        f"Nobody said what becomes of the {rest:,} records that do not fill a batch ({run.sizes[0]:,} = {batches:,} x "
-        f"{run.sizes[1]:,} + {rest:,}): they are taken to be dropped (last_batch = 'drop', drop_last=True). If the "
-        "loader keeps them, as PyTorch does by default,"
-    )
+    said = _taken_to_be_dropped(*run.sizes)
     if row.epsilon is None:
         return f"{said} nothing is proven: {row.refused}"
     return (
         f"{said} epsilon at delta = {setting(row.delta)} lies between {floor_digits(row.epsilon.lower)} and "
         f"{ceil_digits(row.epsilon.upper)} instead."
+    )
+
+
+def noise_notice(runs: tuple[Run, ...]) -> str:
+    """That noise was found for a last batch that is dropped, where nobody said so; else empty."""
+    for run in runs:
+        assumed = "last_batch" in run.assumed and run.last_batch == "drop"
+        if assumed and run.sizes is not None and run.sizes[0] % run.sizes[1]:
+            said = _taken_to_be_dropped(*run.sizes)
+            return f"{said} this noise may not be enough: describe the run with last_batch = 'keep'."
+    return ""
+
+
+def _taken_to_be_dropped(size: int, batch: int) -> str:
+    rest = size % batch
+    return (
+        f"Nobody said what becomes of the {rest:,} records that do not fill a batch ({size:,} = {size // batch:,} x "
+        f"{batch:,} + {rest:,}): they are taken to be dropped (last_batch = 'drop', drop_last=True). If the loader "
+        "keeps them, as PyTorch does by default,"
     )

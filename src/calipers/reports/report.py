@@ -24,7 +24,7 @@ from calipers.reports.figures import bracket_figure, profile_figure, rate_figure
 from calipers.reports.officer import success_rates
 from calipers.reports.paragraph import paragraph, report_this
 from calipers.reports.records import Record, calibration_record, measurement_record
-from calipers.reports.relations import last_batch_notice
+from calipers.reports.relations import last_batch_notice, noise_notice
 from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
 from calipers.reports.sections import (
@@ -126,7 +126,11 @@ def brief_calibration(calibration: Calibration) -> Document:
         subject=describe_calibrated(calibration),
         verdict=sentence,
         badges=(Badge("target met by proof", "good"),),
-        opening=(figure, Quote(f"noise multiplier{'s' if several else ''} {noise}", "Train with")),
+        opening=(
+            figure,
+            Quote(f"noise multiplier{'s' if several else ''} {noise}", "Train with"),
+            *((Notice(assumed),) if (assumed := noise_notice(calibration.phases)) else ()),
+        ),
         sections=(
             Section("The noise", (Table(_SMALLEST, ("quantity", "value"), rows),)),
             Section("The run, as a run file", (Code(calibrated_file(calibration)),)),

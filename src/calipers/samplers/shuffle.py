@@ -291,7 +291,7 @@ def _with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]
         if found is None:
             return ()
         text, smaller = f"Use batches of {found} records and drop the remainder", found
-    why = "every epoch then has a remainder, and the record that makes room for another is not observed"
+    why = "every epoch then leaves out records at random, and nobody sees which one made room for another"
     return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
 
 
@@ -335,11 +335,11 @@ def _displacement(run: RunFields) -> str:
             "Adding or removing a record changes the size of the kept last batch in every epoch, and shuffling does "
             "not hide that: the run leaks at least as much as batches in a fixed order do. Drop the last batch "
             "(drop_last=True), draw batches by balls-and-bins or Poisson sampling, or state a guarantee for zeroed-out "
-            "records (adjacency = 'zero-out'). Divisor and learning rate must not depend on the number of records."
+            "records (adjacency = 'zero-out'). Divisor and learning rate must be the same for both datasets."
         )
     return (
         "A record that is added to batches of fixed size takes the place of another one, so a sum moves by up to twice "
-        "the clipping norm. This holds where the divisor and the learning rate do not depend on the number of records. "
+        "the clipping norm. This holds where the divisor and the learning rate are the same for both datasets. "
         "A guarantee for zeroed-out records (adjacency = 'zero-out') is about a place that stays empty."
     )
 
