@@ -11,10 +11,10 @@ and relative to pure noise P_S has density mean(U_t), Q_S mean(V_t), with
     U = exp(2 x/sigma - 2/sigma^2),      V = exp(x/sigma - 1/(2 sigma^2)).
 
 The best event at k = e^eps is {sum_t (U_t - k V_t) > 0}: a threshold on a sum of T independent terms, whose
-PLD under pure noise, and with one term shifted, is computed on a circle (`calipers.pld.allocation.cyclic_tests`) or,
-where events are too rare for that, on a multi-resolution grid (`calipers.pld.allocation.multi_resolution`). Rounding
-the terms there makes it another test, one that knows slightly less; so its value is a lower bound for the plain test
-above, which is what a reader would run. The paper's event {max_t w_t >= C} is always tried as well.
+PLD under pure noise, and with one term shifted, is computed on a multi-resolution grid
+(`calipers.pld.allocation.multi_resolution`). Rounding the terms there makes it another test, one that knows slightly
+less; so its value is a lower bound for the plain test above, which is what a reader would run. The paper's event
+{max_t w_t >= C} is always tried as well.
 
 A record that is in the remainder in an epoch (N is not a multiple of B, and the leftovers are random) changes no batch:
 with probability 1 - r both hypotheses show pure noise. The best event is then
@@ -47,7 +47,6 @@ from calipers.pld.allocation.average import (
     single_depth,
 )
 from calipers.pld.allocation.average_tests import SMALLEST_PROBABILITY, EventFamily, MaximumTests, tail_families
-from calipers.pld.allocation.cyclic_tests import COARSEST, cyclic_tests
 from calipers.pld.allocation.multi_resolution import multiplied, placed
 from calipers.pld.allocation.pmf_of_tests import curve_of_tests, pmf_of_tests
 from calipers.pld.allocation.resolution_plan import resolution_plans
@@ -69,12 +68,6 @@ _SCORE_CELL = 0.008
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
-_OFTEN, _SHOWN, _CLOSE = (1e-3, 0.1), 1e-4, 0.75
-"""Tests of a PLD or a curve are made on a circle, which takes a third of the time, where the last ones showed more than
-this, forward and reversed (which are about the least possible sums, where a multi-resolution grid is finer), where
-they show more than the second themselves, so that rarer ones of the same sum are not missed, and where it is no
-coarser than this.
-"""
 _HIGH_NOISE, _ROUGHLY, _NEXT_TO_NOTHING, _NEGLIGIBLE = 1e-7, 0.1, 0.1, 12.0
 """Once tests show less than the first, multi-resolution grids may be this rough; the third is a share of the least
 that counts. Tests of a PLD end where they show e^12 times what was asked for, as a proof does, and tests on the
@@ -139,19 +132,10 @@ def _scores(sigma: float, rounds: int, log_factor: float, log_tail: float) -> tu
 
 
 @lru_cache(maxsize=64)
-def _on_cyclic_lattice(
-    attack: ShuffleAttack, log_factor: float, resolution: float, log_tail: float, coarsest: float
-) -> tuple[EventFamily, EventFamily] | None:
-    """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed; None where grids are better."""
-    scores = _scores(attack.sigma, attack.rounds, log_factor, log_tail)
-    return cyclic_tests(*scores, attack.rounds, attack.participation, log_factor, resolution, coarsest)
-
-
-@lru_cache(maxsize=64)
 def _on_grid(
     attack: ShuffleAttack, log_factor: float, resolution: float, log_tail: float
 ) -> tuple[EventFamily, EventFamily]:
-    """The same tests wherever they are."""
+    """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
     rounds, participation = attack.rounds, attack.participation
     scores, masses, error = _scores(attack.sigma, rounds, log_factor, log_tail)
     if log_factor < 0.0:
@@ -185,8 +169,7 @@ class ShuffleAttack(AllocatedEpoch, AttainedPair):
 
     def families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
         """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
-        found = _on_cyclic_lattice(self, log_factor, resolution, log_tail, COARSEST)
-        return found or _on_grid(self, log_factor, resolution, log_tail)
+        return _on_grid(self, log_factor, resolution, log_tail)
 
     def best_test(self, epsilon: float) -> ShuffleTest:
         """The best test found at epsilon >= 0. Post-condition: delta_S(epsilon) >= its delta, which is 0 at worst."""
@@ -273,17 +256,12 @@ def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
     least, epsilons, (every, rough) = max(smallest_delta, math.exp(log_tail)), _pmf_epsilons(attack), _SELDOM
     # At 0 forward and reversed tests are those of one sum, which whoever asks for the advantage wants as well.
     deep = min(log_tail, _USUAL_LOG_TAIL)
-    at_zero, some = attack.families(0.0, deep, _TEST_RESOLUTION), epsilons[1:]
+    at_zero = attack.families(0.0, deep, _TEST_RESOLUTION)
     forward.append(at_zero[False])
     backward.append(at_zero[True])
-    everywhere = (
-        _on_cyclic_lattice(attack, 0.0, _TEST_RESOLUTION, deep, COARSEST) is None
-    )  # else rare ones are left out
-    if everywhere and attack.rounds > _MANY:
-        some = epsilons[2:]
-    forward += _scan(attack, 1.0, some, _CURVE_RESOLUTION, log_tail, least, forward if everywhere else ())
-    some = epsilons[every::every]
-    backward += _scan(attack, -1.0, some, rough, log_tail, least, backward if everywhere else ())
+    some = epsilons[2 if attack.rounds > _MANY else 1 :]
+    forward += _scan(attack, 1.0, some, _CURVE_RESOLUTION, log_tail, least, forward)
+    backward += _scan(attack, -1.0, epsilons[every::every], rough, log_tail, least, backward)
     return curve_of_tests(forward, backward, log_tail)
 
 
@@ -327,10 +305,8 @@ def _scan(
             passed = False
             continue
         fine = resolution if shown > _HIGH_NOISE else max(resolution, _ROUGHLY)
-        both = _on_cyclic_lattice(attack, sign * epsilon, fine, log_tail, _CLOSE) if shown > _OFTEN[sign < 0] else None
-        if both is None or both[sign < 0].best(epsilon)[0] <= _SHOWN:
-            both, passed = _on_grid(attack, sign * epsilon, fine, log_tail), attack.rounds > _MANY
-        found.append(both[sign < 0])
+        passed = attack.rounds > _MANY
+        found.append(_on_grid(attack, sign * epsilon, fine, log_tail)[sign < 0])
         before, shown = shown, found[-1].best(epsilon)[0]
         if sign < 0 and epsilon > last and shown > 0.0:
             fall = math.log(before / shown) / (epsilon - last)
