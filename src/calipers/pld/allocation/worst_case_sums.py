@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.fourier_sum import Payoff
 from calipers.pld.allocation.lattice_segment import LatticeSegment
 from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, added, multiplied, one_more
-from calipers.pld.allocation.worst_case_sum import LARGEST_ERROR, WorstCaseSum, stop_loss_by_fourier, threshold_of
+from calipers.pld.allocation.worst_case_sum import LARGEST_ERROR, WorstCaseSum, threshold_of
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
 Nodes = list[tuple[float, float]]
@@ -45,23 +44,16 @@ def divergences(
     terms: Sequence[WorstCaseTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    by_fourier = (_by_fourier(term, rounds, participation, resolution, log_tail) for term in terms)
-    found = [node for node in takewhile(lambda node: node is not None, by_fourier) if node is not None]
-    if len(found) < len(terms):
-        sums = [WorstCaseSum.deep(term, rounds, log_tail) for term in terms[len(found) :]]
-        found += _by_grids(sums, (rounds,), participation, resolution)[0]
-    return found
+    sums = [WorstCaseSum.deep(term, rounds, log_tail) for term in terms]
+    return _by_grids(sums, (rounds,), participation, resolution)[0]
 
 
 def divergences_too(
     terms: Sequence[WorstCaseTerm], rounds: int, resolution: float, log_tail: float
 ) -> tuple[Nodes, Nodes]:
     """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    if _by_fourier(terms[0], rounds + 1, 1.0, resolution, log_tail) is not None:
-        few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
-    else:
-        sums = [WorstCaseSum.deep(term, rounds + 1, log_tail) for term in terms]
-        few, more = _by_grids(sums, (rounds, rounds + 1), 1.0, resolution)
+    sums = [WorstCaseSum.deep(term, rounds + 1, log_tail) for term in terms]
+    few, more = _by_grids(sums, (rounds, rounds + 1), 1.0, resolution)
     return few, more
 
 
@@ -77,16 +69,6 @@ def rough_stop_losses(
         values, masses = power.flat()
         stop_losses.append(max(float(masses[0] @ np.maximum(values, 0.0)) / power.terms, 1e-300))
     return np.ldexp(1.0, np.arange(len(plans))), np.array(stop_losses)
-
-
-def _by_fourier(
-    term: WorstCaseTerm, rounds: int, participation: float, resolution: float, log_tail: float
-) -> tuple[float, float] | None:
-    """As `divergence`, by transforms, one epsilon at a time; None where grids are better."""
-    threshold, rounded = threshold_of(term, rounds, participation)
-    total = WorstCaseSum.deep(term, rounds, log_tail).ended(threshold)
-    gain = stop_loss_by_fourier(total, threshold, rounded, resolution)
-    return None if gain is None else _node(total, participation, rounds, gain)
 
 
 def _node(total: WorstCaseSum, participation: float, rounds: int, gain: float) -> tuple[float, float]:
