@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
@@ -55,7 +55,7 @@ from calipers.pld.allocation.average_tests import EventFamily, tail_families
 from calipers.pld.allocation.pmf_of_tests import pmf_of_tests
 from calipers.pld.allocation.profile_scan import ProfileScan
 from calipers.pld.allocation.worst_case_sum import WorstCaseSum, threshold_of
-from calipers.pld.allocation.worst_case_sums import Nodes, alike, divergence, divergences, divergences_too, shared_grid
+from calipers.pld.allocation.worst_case_sums import Nodes, alike, divergence, divergences, shared_grid
 from calipers.pld.allocation.worst_case_term import opposite
 from calipers.pld.core.gaussian_part import gaussian_pair
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -138,8 +138,6 @@ class ReplacedPair(AllocatedEpoch, TwoSidedPair):
     epsilon, `pmf(Side.LOWER, ...)` is dominated by it; a smaller `resolution` is tighter, down to `FINEST_RESOLUTION`.
     """
 
-    least: int | None = None
-    """The rounds of a pair that is asked for as well, as many or one less: they share their multi-resolution grids."""
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -268,8 +266,7 @@ class ReplacedPair(AllocatedEpoch, TwoSidedPair):
 
     def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
         """Epsilons from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
-        shared = self if self.least is None else replace(self, rounds=self.least)
-        advantage = _upper_node(shared, 0.0, _GRID * resolution, _FIRST_DEPTH)[1]
+        advantage = _upper_node(self, 0.0, _GRID * resolution, _FIRST_DEPTH)[1]
         # log L varies as that of two Gaussians of the same advantage, and in its far tail like 2/sigma.
         deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
         scale = gaps[0] * resolution
@@ -298,20 +295,10 @@ def _scan_tests(pair: ReplacedPair, resolution: float) -> ProfileScan[EventFamil
 
 def _scan_nodes(pair: ReplacedPair, resolution: float) -> ProfileScan[tuple[float, float]]:
     def query(epsilons: Sequence[float], depth: float) -> Nodes:
-        if pair.least is not None:
-            return _both(pair.sigma, pair.least, tuple(epsilons), _GRID * resolution, depth)[pair.rounds - pair.least]
         terms = [opposite(pair.sigma, epsilon) for epsilon in epsilons]
         return divergences(terms, pair.rounds, pair.participation, _GRID * resolution, depth)
 
-    first = -math.log(pair.rounds if pair.least is None else pair.least)
-    return ProfileScan(query, lambda _, found: math.log(max(found[1], _NOTHING)), first, _CUT)
-
-
-@lru_cache(maxsize=32)
-def _both(
-    sigma: float, rounds: int, epsilons: tuple[float, ...], resolution: float, depth: float
-) -> tuple[Nodes, Nodes]:
-    return divergences_too([opposite(sigma, epsilon) for epsilon in epsilons], rounds, resolution, depth)
+    return ProfileScan(query, lambda _, found: math.log(max(found[1], _NOTHING)), -math.log(pair.rounds), _CUT)
 
 
 @lru_cache(maxsize=12)

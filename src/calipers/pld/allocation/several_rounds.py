@@ -42,8 +42,8 @@ from calipers.pld.division.folded import cell_width, log_interval_mass
 
 TILTS = (0.3, 0.55, 1.0)
 """Values of c to try, in units of k/(t - k)."""
-_SHORT, _LONG = 16, 5000
-"""Groups whose sums are built in no time; and those to which one round more or less makes no difference."""
+_LONG = 5000
+"""Groups to which one round more or less makes no difference."""
 _LINEAR, _SELDOM = 0.3, 1e-7
 """Where c Y is rarely larger, scores log(1 + c Y) are about c Y, and all tilts are about one test."""
 
@@ -54,10 +54,9 @@ def several_rounds_proof(sigma: float, rounds: int, chosen: int, adjacency: str)
     chosen = _checked(rounds, chosen)
     kind: type[AllocationPair] | type[ReplacedPair] = ReplacedPair if adjacency == "substitute" else AllocationPair
     size, longer = divmod(rounds, chosen)
-    least = None if size < _SHORT else size
     if longer == 0 or size >= _LONG:
-        return [(kind(sigma, size, least=None if kind is ReplacedPair else least), chosen)]
-    return [(kind(sigma, size, least=least), chosen - longer), (kind(sigma, size + 1, least=least), longer)]
+        return [(kind(sigma, size), chosen)]
+    return [(kind(sigma, size), chosen - longer), (kind(sigma, size + 1), longer)]
 
 
 @implements("calipers:several-rounds")

@@ -23,7 +23,7 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.fourier_sum import Payoff
 from calipers.pld.allocation.lattice_segment import LatticeSegment
-from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, added, multiplied, one_more
+from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, added, multiplied
 from calipers.pld.allocation.worst_case_sum import LARGEST_ERROR, WorstCaseSum, threshold_of
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
@@ -45,16 +45,7 @@ def divergences(
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
     sums = [WorstCaseSum.deep(term, rounds, log_tail) for term in terms]
-    return _by_grids(sums, (rounds,), participation, resolution)[0]
-
-
-def divergences_too(
-    terms: Sequence[WorstCaseTerm], rounds: int, resolution: float, log_tail: float
-) -> tuple[Nodes, Nodes]:
-    """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    sums = [WorstCaseSum.deep(term, rounds + 1, log_tail) for term in terms]
-    few, more = _by_grids(sums, (rounds, rounds + 1), 1.0, resolution)
-    return few, more
+    return _by_grids(sums, participation, resolution)
 
 
 def rough_stop_losses(
@@ -75,23 +66,15 @@ def _node(total: WorstCaseSum, participation: float, rounds: int, gain: float) -
     return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
 
 
-def _by_grids(
-    sums: Sequence[WorstCaseSum], counts: Sequence[int], participation: float, resolution: float
-) -> list[Nodes]:
-    """For each of the counts of rounds, of which the second is one more than the first."""
-    thresholds = [[threshold_of(one.term, count, participation) for one in sums] for count in counts]
-    sums = [one.ended(threshold) for one, (threshold, _) in zip(sums, thresholds[0], strict=True)]
-    gains = np.full((len(counts), len(sums)), math.inf)
-    for plans, centered in alike(sums, [threshold for threshold, _ in thresholds[0]], resolution):
-        first = _joint([one.one(plans[0]) for one in centered])
-        totals = [multiplied(first, counts[0], plans)]
-        totals += [one_more(totals[0], first, plans)] if len(counts) > 1 else []
-        for found, total, asked in zip(gains, totals, thresholds, strict=True):
-            found[:] = np.minimum(found, np.ravel(_expected(total, centered, [_stop_loss(*each) for each in asked])))
-    return [
-        [_node(one, participation, count, float(gain)) for one, gain in zip(sums, found, strict=True)]
-        for count, found in zip(counts, gains, strict=True)
-    ]
+def _by_grids(sums: Sequence[WorstCaseSum], participation: float, resolution: float) -> Nodes:
+    rounds = sums[0].rounds
+    asked = [threshold_of(one.term, rounds, participation) for one in sums]
+    sums = [one.ended(threshold) for one, (threshold, _) in zip(sums, asked, strict=True)]
+    gains = np.full(len(sums), math.inf)
+    for plans, centered in alike(sums, [threshold for threshold, _ in asked], resolution):
+        found = _expected(shared_grid(centered, plans), centered, [_stop_loss(*each) for each in asked])
+        gains = np.minimum(gains, np.ravel(found))
+    return [_node(one, participation, rounds, float(gain)) for one, gain in zip(sums, gains, strict=True)]
 
 
 def _stop_loss(threshold: float, rounded: float) -> Payoff:
