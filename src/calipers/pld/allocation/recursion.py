@@ -76,8 +76,11 @@ USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
 FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
 FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
 """For the nodes of a PLD, for single questions, and either where a tolerance asks for it."""
-_SPREADS = 5.0
-"""How many deviations of the sum the grid reaches beyond its start and beyond 0."""
+_SPREADS, _OF_BLOCKS = 3.5, (7.5, 5.0)
+"""How many deviations of the sum the grid reaches beyond its start and beyond 0; the latter is less than 3e-4 to pass,
+and what is lost there about as small a share. Blocks have no start, and many copies to lose it."""
+_MOST_LOSSES = 15.0
+"""Deviations up to which heavy losses are followed."""
 _TAIL = 2.2
 """Deviations beyond which a normal tail needs a finer grid: a share v of variance moves it by about z^2 v / 2."""
 _LOSSES = 4.0
@@ -87,6 +90,8 @@ _LARGEST_SHIFT, _LARGEST_EPSILON = 2.6, 20.0
 _SHORTEST = 8
 """Blocks of fewer rounds gain nothing over a sum of worst-case terms."""
 _LONGEST = 40_000
+_JUMPS = 6
+"""Terms are known up to so many lengths of the grid: what a jump beyond its last place is worth has a closed form."""
 _NEGLIGIBLE = 1e-3
 """Of the worth of all rounds, about: what terms hold beyond the grid of a block."""
 _RATES, _LARGEST_EXPONENT = 48, 300.0
@@ -158,11 +163,14 @@ class _Problem:
 
     def grid(self, rounds: int) -> SumGrid:
         """For so many of the rounds; the start is one of its places."""
-        step, spread = self.step, _SPREADS * self.deviation * math.sqrt(rounds)
+        step, spread = self.step, self.deviation * math.sqrt(rounds)
         heavy = self.term.left[1]
         losses = math.exp(self.term.epsilon + _LOSSES * heavy - 0.5 * heavy**2) if heavy > self.term.width else 0.0
-        right = max(spread, min(losses, 3.0 * spread))
-        left = spread - self.start if rounds == self.rounds else max(1.5 * spread, self.far)
+        if rounds == self.rounds:
+            left, right = _SPREADS * spread - self.start, _SPREADS * spread
+        else:
+            left, right = max(_OF_BLOCKS[0] * spread, self.far), _OF_BLOCKS[1] * spread
+        right = max(right, min(losses, _MOST_LOSSES * spread))
         return SumGrid(math.floor(-left / step), math.ceil(right / step), step)
 
     def _affordable(self, rounds: int) -> bool:
@@ -181,7 +189,7 @@ class _Problem:
 
     def cells(self, grid: SumGrid) -> list[GridTerm]:
         """Variables that dominate all controls between them."""
-        drift, places = math.expm1(self.term.epsilon), (-grid.size, grid.size)
+        drift, places = math.expm1(self.term.epsilon), (-grid.size, _JUMPS * grid.size)
         if self.term.replaced:
             cells, epsilon = triangles.cells(self.term.width, self.effort.angles), self.term.epsilon
             return [placed(cell, epsilon, drift, grid.step, places, self.effort.points) for cell in cells]
@@ -189,10 +197,10 @@ class _Problem:
         ends = [first + (last - first) * share for share in self.effort.cells]
         return [cell_on_grid(self.term, cell, drift, grid.step, places, self.effort.points) for cell in pairwise(ends)]
 
-    def tilt(self, cells: list[GridTerm], step: float) -> float:
-        """The rate with the least Chernoff bound of all rounds."""
-        masses = np.stack([cell.masses for cell in cells])
-        sums = step * (cells[0].low + np.arange(masses.shape[1]))
+    def tilt(self, cells: list[GridTerm], grid: SumGrid) -> float:
+        """The rate with the least Chernoff bound of all rounds, of terms that stay within the grid."""
+        masses = np.stack([cell.masses[: 2 * grid.size] for cell in cells])
+        sums = grid.step * (cells[0].low + np.arange(masses.shape[1]))
         largest = min(60.0 / (self.deviation * math.sqrt(self.rounds)), _LARGEST_EXPONENT / float(sums[-1]))
         rates = np.geomspace(1e-3 * largest, largest, _RATES)
         logs = self.rounds * np.log((masses @ np.exp(np.outer(sums, rates))).max(axis=0))
@@ -209,14 +217,13 @@ class OneRound:
     def __init__(self, cells: list[GridTerm], grid: SumGrid, tilt: float) -> None:
         size, first = grid.size, cells[0].low
         masses = np.stack([cell.masses for cell in cells])
-        places = first + np.arange(masses.shape[1])
-        tilted = masses * np.exp(tilt * grid.step * places)
+        inside = np.arange(1 - size, size)
+        tilted = masses[:, inside - first] * np.exp(tilt * grid.step * inside)
         self.grid, self.tilt, self.error_term = grid, tilt, max(cell.error_term for cell in cells)
         self.log_moment = math.log(float(tilted.sum(axis=1).max()))
         self._length = fast_length(2 * size - 1)
-        inside = np.abs(places) < size
         spread: FloatArray = np.zeros((len(cells), self._length))
-        spread[:, -places[inside] % self._length] = tilted[:, inside] * math.exp(-self.log_moment)
+        spread[:, -inside % self._length] = tilted * math.exp(-self.log_moment)
         self._spectra = scipy.fft.rfft(spread)
         # Where terms end beyond the grid: P(place + X < first), P(place + X > last) and E[(place + X - last)+].
         number = np.arange(size)
@@ -232,7 +239,7 @@ class OneRound:
     @property
     def rounding(self) -> float:
         """Relative, of every round: exponentials, sums of masses, products."""
-        return UNIT_ROUNDOFF * (128.0 + 16.0 * self.grid.size * (1.0 + self.tilt * self.grid.step))
+        return UNIT_ROUNDOFF * (128.0 + (16.0 + 2.0 * _JUMPS) * self.grid.size * (1.0 + self.tilt * self.grid.step))
 
     def __call__(self, values: FloatArray, rounds: int) -> FloatArray:
         """At least the function one round earlier, from upper values of that before `rounds` rounds."""
@@ -246,7 +253,7 @@ class OneRound:
 def _values(problem: _Problem, grid: SumGrid, counts: tuple[int, ...]) -> list[FloatArray]:
     """At least V_n on the grid for each of a few increasing n."""
     cells = problem.cells(grid)
-    earlier = OneRound(cells, grid, problem.tilt(cells, grid.step))
+    earlier = OneRound(cells, grid, problem.tilt(cells, grid))
     sums = grid.sums
     exponents = earlier.tilt * sums
     values, found = np.maximum(sums, 0.0) * np.exp(-exponents), []
