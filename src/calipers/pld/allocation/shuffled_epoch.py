@@ -74,7 +74,7 @@ _FEW_ROUNDS = 32
 _CLEARLY, _CLEAR = 0.08, 0.97
 """What one control for every threshold gains, of log delta: more than fine multi-resolution grids do, which are then
 left out. And the share of what a rough multi-resolution grid says that it comes down to at least where that is left
-out.
+out, of a single delta.
 """
 _SETTLED, _HIDDEN = 0.9995, 0.99
 """Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
@@ -271,13 +271,12 @@ def _directed(epoch: ShuffledEpoch, log_tail: float, single: bool) -> tuple[Prof
     queries = _queries(epoch, False)
     ((_, (node, worst)),) = queries.along([0.0], log_tail, -math.inf)
     start = node, worst if worst <= _RARE else min(worst, epoch.by_dynamic_program(0.0, False))
-    clear = epoch.alike and start[1] <= _CLEAR * worst
-    forward = _profile(epoch, False, log_tail, start, queries, clear)
+    forward = _profile(epoch, False, log_tail, start, queries)
     if epoch.symmetric:
         return forward, None
     # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
     start, queries = (node, min(1.0, start[1] + math.expm1(2.0 * node))), _queries(epoch, True)
-    backward = _profile(epoch, True, log_tail, start, queries, clear, forward if single else None)
+    backward = _profile(epoch, True, log_tail, start, queries, forward if single else None)
     return forward, _filled(queries, backward, forward, log_tail) if single else backward
 
 
@@ -299,7 +298,6 @@ def _profile(
     log_tail: float,
     start: tuple[float, float],
     queries: Queries,
-    clear: bool,
     other: ProfileNodes | None = None,
 ) -> list[tuple[float, float]]:
     """Nodes from that at 0 to where the divergence is negligible, dense on the scale of log L.
@@ -314,11 +312,10 @@ def _profile(
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = scan_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
     end = log_tail + _NEGLIGIBLE
-    first = _by_dynamic_program_first(epoch, reverse, epsilons, start, log_tail, less, queries) if clear else []
-    profile, gain, above = [start, *first], 0.0, 0
+    profile, gain, above = [start], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
-    for epsilon, (node, value) in _scan(epoch, epsilons, log_tail, profile, less, queries):
+    for epsilon, (node, value) in _scan(epoch, epsilons, log_tail, start, less, queries):
         if gain < _WORTH and value > _RARE and not less(node, value):
             # Far out one term decides, and one control for every threshold is as good as one for all.
             better = epoch.by_dynamic_program(epsilon, reverse)
@@ -338,44 +335,17 @@ def _profile(
     return profile
 
 
-def _by_dynamic_program_first(
-    epoch: ShuffledEpoch,
-    reverse: bool,
-    epsilons: Sequence[float],
-    start: tuple[float, float],
-    log_tail: float,
-    less: Callable[[float, float], bool],
-    queries: Queries,
-) -> list[tuple[float, float]]:
-    """Nodes after the first at which one control for every threshold is clearly better, without looking at worst-case
-    terms.
-
-    It gains ever more, and from some epsilon on ever less: if it gains at 0 and where it is tried last it does between.
-    """
-    found = [start]
-    for epsilon in epsilons[1:]:
-        value = epoch.by_dynamic_program(epsilon, reverse)
-        if not _RARE < value < found[-1][1] or less(epsilon, value):
-            break
-        found.append((epsilon, value))
-    if len(found) < _SPARSE:
-        return []
-    _, (_, worst) = next(_scan(epoch, epsilons, log_tail, found[:-1], less, queries))
-    return found[1:-1] if found[-1][1] < _CLEAR * worst else []
-
-
 def _scan(
     epoch: ShuffledEpoch,
     epsilons: Sequence[float],
     log_tail: float,
-    before: ProfileNodes,
+    last: tuple[float, float],
     less: Callable[[float, float], bool],
     queries: Queries,
 ) -> Iterator[tuple[float, tuple[float, float]]]:
-    """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
+    """(epsilon, node) of the epsilons after the first; of those after one of `less` worth some are left out."""
     end, far = log_tail + _NEGLIGIBLE, math.log(epoch.far)
-    last = before[-1]
-    for epsilon, found in queries.along(epsilons[len(before) :], log_tail, end, far, *last_slope(*before[-2:])):
+    for epsilon, found in queries.along(epsilons[1:], log_tail, end, far, *last_slope(last)):
         yield epsilon, found
         if less(*found):
             rest = epsilons[epsilons.index(epsilon) + _SPARSE :: _SPARSE]
