@@ -14,11 +14,12 @@ counts only at those sums at which its controls come close to being the best one
 
 *Grid.* In the coordinate u = s - n (k - 1) terms X + k - 1 have mean zero. All V_n are convex and increasing with slope
 at most one. So a term may be split onto the places of a grid, mean preserved; sums left of the grid have at most the
-value at its first place, and sums right of it at most that at the last place plus the distance.
+value at its first place, and sums right of it at most that at the last place plus the distance, which is known for
+jumps of several lengths of the grid.
 
-*Transforms.* A round is a cyclic convolution for every cell. V e^(-t u) / m^n, with m >= E[e^(t (X + k - 1))] of all
-cells, keeps digits where they are needed, and its error in the 2-norm, which `calipers.numerics.fourier` bounds, is
-added to every value. Masses are non-negative, so all else errs by a share.
+*Transforms.* A round is a cyclic convolution for every cell, of terms that stay on the grid. V e^(-t u) / m^n, with m
+at least the moment E[e^(t (X + k - 1))] of these, keeps digits where they are needed, and its error in the 2-norm,
+which `calipers.numerics.fourier` bounds, is added to every value. Masses are non-negative, so all else errs by a share.
 
 *Blocks.* Where M rounds would take too long, c -> V_m(-c), m < M, is the function E[(Y - c)+] of a variable Y, and M
 rounds lie below a sum of independent copies of Y ("one lemma for hidden records"), which transforms add up.

@@ -7,12 +7,13 @@ if at least one record is in the remainder, R >= 1, then for every k > 0 and gra
     D_k <= (B/N) E[ (X*_1 + ... + X*_M - (R/B)(k - 1))+ ]
 
 with independent copies of the worst-case term X* of `calipers.pld.allocation.worst_case_term`. The idea: x takes the
-place of a representative of its batch, and the displaced record goes to the in the remainder places, where nobody
-looks; so nothing but one batch sum depends on where x is.
+place of a representative of its batch, and the displaced record goes to the remainder, where nobody looks; so nothing
+but one batch sum depends on where x is. The recursion (`calipers.pld.allocation.recursion`) is sharper where many terms
+add up, worst-case terms are where one of them decides, or events are rare: every node is the smaller of the two.
 
 The bound holds at each k by itself. The true divergence is convex in k, so a few nodes give a pessimistic PLD of the
 epoch (`calipers.pld.core.profile_pmf`), and epochs multiply. Given the order, batches are fixed, so r times the
-divergence of one Gaussian release, r = M B / N, is a bound too; every node is the smaller of the two.
+divergence of one Gaussian release, r = M B / N, is a bound too; no node is larger.
 
 When there is no remainder, see `calipers.pld.allocation.full_epoch`.
 """
