@@ -253,13 +253,25 @@ class AllocationPair(AllocatedEpoch, TwoSidedPair):
     moment_depth: ClassVar[float] = -400.0
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The PLD of L from above; mass up to about e^log_tail may lie beyond the lattice, and is added."""
+        """The pessimistic PLD of L = dP/dQ (docs/theory/shuffling.md, section 6).
+
+        Args:
+            resolution: In deviations of log L, about; from a few values, down to `FINEST_RESOLUTION`.
+            log_tail: About the logarithm of the mass that may lie beyond the lattice, and is added.
+
+        Returns:
+            A PLD whose divergence is at least that of the pair at every epsilon, in both directions.
+        """
         if self.rounds == 1:
             return gaussian_pair(self.shift).upper(resolution, log_tail).subsample(self.participation)
         return _upper(self._summed(resolution, log_tail, False), self.rounds).subsample(self.participation)
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The PLD of L from below."""
+        """The optimistic PLD of L; arguments as for `upper`.
+
+        Returns:
+            A PLD whose divergence is at most that of the pair at every epsilon, in both directions.
+        """
         if self.rounds == 1:
             return gaussian_pair(self.shift).lower(resolution, log_tail).subsample(self.participation)
         return _lower(self._summed(resolution, log_tail, True)).subsample(self.participation)

@@ -50,7 +50,20 @@ _LINEAR, _SELDOM = 0.3, 1e-7
 
 @implements("calipers:several-rounds", "feldman2025:several")
 def several_rounds_proof(sigma: float, rounds: int, chosen: int, adjacency: str) -> list[tuple[TwoSidedPair, int]]:
-    """Factors that dominate the run."""
+    """Factors that dominate the run (docs/theory/sampling.md, section 14).
+
+    Args:
+        sigma: The noise multiplier.
+        rounds: Steps of the run, t.
+        chosen: In how many of them the record takes part, k.
+        adjacency: "substitute", or one of those in which the record's place stays empty.
+
+    Returns:
+        (pair, count): their product has at least the divergence of the run at every epsilon.
+
+    Raises:
+        InputError: If k exceeds t.
+    """
     chosen = _checked(rounds, chosen)
     kind: type[AllocationPair] | type[ReplacedPair] = ReplacedPair if adjacency == "substitute" else AllocationPair
     size, longer = divmod(rounds, chosen)
@@ -63,7 +76,14 @@ def several_rounds_proof(sigma: float, rounds: int, chosen: int, adjacency: str)
 def several_rounds_attack(
     sigma: float, rounds: int, chosen: int, adjacency: str, tilt: float = 1.0
 ) -> list[tuple[AttainedPair, int]]:
-    """Factors of the test that sums scores; `tilt` is c in units of k/(t - k)."""
+    """Factors of the test that sums scores; arguments as for `several_rounds_proof`.
+
+    Args:
+        tilt: c in units of k/(t - k).
+
+    Returns:
+        (source, count): their product, from below, has at most the divergence of the run at every epsilon.
+    """
     chosen = _checked(rounds, chosen)
     weight = tilt * chosen / max(rounds - chosen, 0.5)
     shift, opposite = 1.0 / POSITIVE.check("sigma", sigma), adjacency == "substitute"

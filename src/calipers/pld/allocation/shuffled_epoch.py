@@ -163,7 +163,14 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         return (False,) if self.symmetric else (False, True)
 
     def delta(self, epsilon: float) -> float:
-        """At least the divergence of one epoch at epsilon >= 0, in both directions."""
+        """The divergence of one epoch, from above (docs/theory/shuffling.md, section 8).
+
+        Args:
+            epsilon: At least 0.
+
+        Returns:
+            At least the divergence of every adaptive adversary at epsilon, in both directions.
+        """
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         known = self.known(epsilon)
         log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
@@ -185,7 +192,15 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         return min(value, by_dynamic_program)
 
     def epsilon(self, delta: float) -> float:
-        """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
+        """The epsilon of one epoch, from above (docs/theory/shuffling.md, section 8).
+
+        Args:
+            delta: In (0, 1).
+
+        Returns:
+            At least the smallest epsilon >= 0 at which the divergence of every adaptive adversary is at most delta, in
+            both directions.
+        """
         delta = OPEN_UNIT.check("delta", delta)
         log_tail = max(math.log(delta) - 20.0, _LOWEST_LOG_TAIL)
         if self.participation <= delta:

@@ -33,9 +33,18 @@ Nodes = list[tuple[float, float]]
 def divergence(
     term: WorstCaseTerm, rounds: int, participation: float, resolution: float, log_tail: float
 ) -> tuple[float, float]:
-    """(node, delta): r/M E[(X_1 + ... + X_M - threshold)+] at the node is at most delta <= 1.
+    """The divergence that a sum of worst-case terms bounds, at one epsilon (docs/theory/shuffling.md, section 7).
 
-    The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
+    Args:
+        term: The worst-case term at epsilon >= 0.
+        rounds: How many independent copies there are, M.
+        participation: The probability r in (0, 1] that the record takes part.
+        resolution: Of the multi-resolution grid; a smaller one gives a smaller delta.
+        log_tail: About the logarithm of the mass that may be cut, and is added.
+
+    Returns:
+        (node, delta) with r/M E[(X_1 + ... + X_M - threshold)+] at the node at most delta <= 1; the node is the term's
+        epsilon up to rounding, and no less.
     """
     return divergences([term], rounds, participation, resolution, log_tail)[0]
 
