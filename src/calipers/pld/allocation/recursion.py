@@ -14,8 +14,8 @@ counts only at those sums at which its controls come close to being the best one
 
 *Grid.* In the coordinate u = s - n (k - 1) terms X + k - 1 have mean zero. All V_n are convex and increasing with slope
 at most one. So a term may be split onto the places of a grid, mean preserved; sums left of the grid have at most the
-value at its first place, and sums right of it at most that at the last place plus the distance, which is known for
-jumps of several lengths of the grid.
+value at its first place, and sums right of it at most that at the last place plus the distance, of which the mean is
+known.
 
 *Transforms.* A round is a cyclic convolution for every cell, of terms that stay on the grid. V e^(-t u) / m^n, with m
 at least the moment E[e^(t (X + k - 1))] of these, keeps digits where they are needed, and its error in the 2-norm,
@@ -91,8 +91,6 @@ _LARGEST_SHIFT, _LARGEST_EPSILON = 2.6, 20.0
 _SHORTEST = 8
 """Blocks of fewer rounds gain nothing over a sum of worst-case terms."""
 _LONGEST = 40_000
-_JUMPS = 6
-"""Terms are known up to so many lengths of the grid: what a jump beyond its last place is worth has a closed form."""
 _NEGLIGIBLE = 1e-3
 """Of the worth of all rounds, about: what terms hold beyond the grid of a block."""
 _RATES, _LARGEST_EXPONENT = 48, 300.0
@@ -190,7 +188,7 @@ class _Problem:
 
     def cells(self, grid: SumGrid) -> list[GridTerm]:
         """Variables that dominate all controls between them."""
-        drift, places = math.expm1(self.term.epsilon), (-grid.size, _JUMPS * grid.size)
+        drift, places = math.expm1(self.term.epsilon), (-grid.size, grid.size)
         if self.term.replaced:
             cells, epsilon = triangles.cells(self.term.width, self.effort.angles), self.term.epsilon
             return [placed(cell, epsilon, drift, grid.step, places, self.effort.points) for cell in cells]
@@ -231,7 +229,7 @@ class OneRound:
         ahead = size - 1 - number
         below = np.cumsum(masses, axis=1)[:, -1 - number - first]
         above = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]
-        stop_losses = grid.step * np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
+        stop_losses = grid.step * np.cumsum(above[:, ::-1], axis=1)[:, ::-1] + np.array([[c.excess] for c in cells])
         left, right = (np.exp(tilt * grid.step * d - self.log_moment) for d in (-number, ahead))
         edges = (below * left, above[:, ahead + 1 - first] * right, stop_losses[:, ahead + 1 - first] * right)
         self._edges = np.stack([edge.ravel() for edge in edges])
@@ -240,7 +238,7 @@ class OneRound:
     @property
     def rounding(self) -> float:
         """Relative, of every round: exponentials, sums of masses, products."""
-        return UNIT_ROUNDOFF * (128.0 + (16.0 + 2.0 * _JUMPS) * self.grid.size * (1.0 + self.tilt * self.grid.step))
+        return UNIT_ROUNDOFF * (128.0 + 16.0 * self.grid.size * (1.0 + self.tilt * self.grid.step))
 
     def __call__(self, values: FloatArray, rounds: int) -> FloatArray:
         """At least the function one round earlier, from upper values of that before `rounds` rounds."""
