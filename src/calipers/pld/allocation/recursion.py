@@ -77,9 +77,9 @@ USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
 FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
 FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
 """For the nodes of a PLD, for single questions, and either where a tolerance asks for it."""
-_SPREADS, _OF_BLOCKS = 3.5, (7.5, 5.0)
-"""How many deviations of the sum the grid reaches beyond its start and beyond 0; the latter is less than 3e-4 to pass,
-and what is lost there about as small a share. Blocks have no start, and many copies to lose it."""
+_SPREADS, _ONE_START = 5.0, 3.5
+"""How many deviations of the sum the grid reaches beyond its start and beyond 0, and how many where nothing is asked
+but the value at the start: the latter is less than 3e-4 to pass, and what is lost there about as small a share."""
 _MOST_LOSSES = 15.0
 """Deviations up to which heavy losses are followed."""
 _TAIL = 2.2
@@ -124,6 +124,7 @@ class _Problem:
     rounds: int
     start: float
     effort: Effort
+    spreads: float
 
     @property
     def deviation(self) -> float:
@@ -166,9 +167,9 @@ class _Problem:
         heavy = self.term.left[1]
         losses = math.exp(self.term.epsilon + _LOSSES * heavy - 0.5 * heavy**2) if heavy > self.term.width else 0.0
         if rounds == self.rounds:
-            left, right = _SPREADS * spread - self.start, _SPREADS * spread
+            left, right = self.spreads * spread - self.start, self.spreads * spread
         else:
-            left, right = max(_OF_BLOCKS[0] * spread, self.far), _OF_BLOCKS[1] * spread
+            left, right = max(1.5 * _SPREADS * spread, self.far), _SPREADS * spread
         right = max(right, min(losses, _MOST_LOSSES * spread))
         return SumGrid(math.floor(-left / step), math.ceil(right / step), step)
 
@@ -281,7 +282,7 @@ def recursion_divergence(term: WorstCaseTerm, rounds: int, participation: float,
         return 1.0
     # The start is rounded, and so is the participation it is made of; a sum is worth the more the larger it is.
     start = -rounds * math.expm1(term.epsilon) / participation * (1.0 - 16.0 * UNIT_ROUNDOFF)
-    problem = _Problem(term, rounds, start, effort)
+    problem = _Problem(term, rounds, start, effort, _ONE_START)
     block = problem.block
     if block == 0:
         return 1.0
@@ -319,7 +320,7 @@ def recursion_payoff(
     if term.farthest_shift > _LARGEST_SHIFT or term.epsilon > _LARGEST_EPSILON:
         return math.inf
     start = -rounds * math.expm1(term.epsilon) * (1.0 - 16.0 * UNIT_ROUNDOFF)
-    problem = _Problem(term, rounds, start, effort)
+    problem = _Problem(term, rounds, start, effort, _SPREADS)
     block = problem.block
     if block == 0:
         return math.inf
