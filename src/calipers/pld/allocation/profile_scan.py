@@ -101,9 +101,9 @@ def deviation_of(start: float) -> float:
     return 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
 
 
-def scan_epsilons(deviation: float, shift: float, gap: float, last: float) -> list[float]:
+def scan_epsilons(deviation: float, shift: float, gap: float, last: float, growth: float = _GROWTH) -> list[float]:
     """About where the nodes of a profile are to be, up to the last or one beyond it."""
     epsilons = [0.0]
     while epsilons[-1] < last:
-        epsilons.append(epsilons[-1] + gap * max(deviation, min(_GROWTH * epsilons[-1], shift)))
+        epsilons.append(epsilons[-1] + gap * max(deviation, min(growth * epsilons[-1], shift)))
     return epsilons
