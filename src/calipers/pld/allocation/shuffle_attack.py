@@ -38,14 +38,8 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
-from calipers.pld.allocation.average import (
-    AllocatedEpoch,
-    cell_error,
-    normal_cells,
-    refined,
-    shared_depth,
-    single_depth,
-)
+from calipers.pld.allocation.adaptive_sign_rounds import RoundStrategy, seen
+from calipers.pld.allocation.average import AllocatedEpoch, shared_depth, single_depth
 from calipers.pld.allocation.average_tests import SMALLEST_PROBABILITY, EventFamily, MaximumTests, tail_families
 from calipers.pld.allocation.multi_resolution import multiplied, placed
 from calipers.pld.allocation.pmf_of_tests import curve_of_tests, pmf_of_tests
@@ -63,8 +57,6 @@ _THE_SAME = 1e-5
 _PMF_RESOLUTION, _CURVE_RESOLUTION = 0.06, 0.05
 _FINEST_RESOLUTION = 0.02
 _USUAL_LOG_TAIL, _LOWEST_LOG_TAIL = -40.0, -560.0
-_SCORE_CELL = 0.008
-"""Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
@@ -106,29 +98,11 @@ class ShuffleTest:
 
 
 @lru_cache(maxsize=16)
-def _observed(sigma: float, rounds: int, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
+def _observed(played: RoundStrategy, rounds: int, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
     """Middles of cells of one observation, rows of their masses (noise, present, absent) and the error of these."""
-    width = 1.0 / sigma
-    reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
-    ends = refined(np.array([-reach, reach + 2.0 * width]), _SCORE_CELL)
-    points, weights = normal_cells(ends)
-    masses = [
-        (np.exp(-0.5 * (points - shift) ** 2) * weights).sum(axis=1) / math.sqrt(2.0 * math.pi)
-        for shift in (0.0, _PRESENT * width, _ABSENT * width)
-    ]
-    error = cell_error(float(np.max(np.abs(ends))) + 2.0 * width, 0.5 * _SCORE_CELL)
-    return 0.5 * (ends[1:] + ends[:-1]), np.stack(masses), error
-
-
-def _scores(sigma: float, rounds: int, log_factor: float, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
-    """Scores U - e^log_factor V of the cells of one observation, their masses and the error of these."""
-    width = 1.0 / sigma
-    middle, masses, error = _observed(sigma, rounds, log_tail)
-    # V (U/V - k); the score of a whole cell is that of its middle. What lies beyond the cells never rejects.
-    exponent = width * middle - 0.5 * width * width
-    largest = _FAR * rounds * math.exp(max(log_factor, 0.0))
-    against = np.exp(np.minimum(exponent - width * width, 300.0)) - math.exp(log_factor)
-    return np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest), masses, error
+    means = 0.0, played.present, played.absent
+    middle, masses, error = seen(means, played.present, rounds, log_tail)
+    return middle, np.stack([masses[mean] for mean in means]), error
 
 
 @lru_cache(maxsize=64)
@@ -137,7 +111,9 @@ def _on_grid(
 ) -> tuple[EventFamily, EventFamily]:
     """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
     rounds, participation = attack.rounds, attack.participation
-    scores, masses, error = _scores(attack.sigma, rounds, log_factor, log_tail)
+    played = RoundStrategy(_PRESENT / attack.sigma, _ABSENT / attack.sigma)
+    middle, masses, error = _observed(played, rounds, log_tail)
+    scores = played.score(middle, math.exp(log_factor), _FAR * rounds * math.exp(max(log_factor, 0.0)))
     if log_factor < 0.0:
         # Reversed events lie near the least possible sum, so the multi-resolution grid is to be fine there: it starts
         # at that point.
