@@ -27,7 +27,6 @@ remainder, `calipers.pld.allocation.full_epoch` and `calipers.pld.allocation.bat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,21 +53,17 @@ _CLEARLY_LESS, _MUCH_LESS = 0.99, 0.5
 """Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it, or
 not even better tuned ones."""
 _THE_SAME = 1e-5
-_PMF_RESOLUTION, _CURVE_RESOLUTION = 0.06, 0.05
+_PMF_RESOLUTION = 0.06
 _FINEST_RESOLUTION = 0.02
 _USUAL_LOG_TAIL, _LOWEST_LOG_TAIL = -40.0, -560.0
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
-_HIGH_NOISE, _ROUGHLY, _NEXT_TO_NOTHING, _NEGLIGIBLE = 1e-7, 0.1, 0.1, 12.0
-"""Once tests show less than the first, multi-resolution grids may be this rough; the third is a share of the least
-that counts. Tests of a PLD end where they show e^12 times what was asked for, as a proof does, and tests on the
-largest observation are left.
-"""
+_HIGH_NOISE, _ROUGHLY, _NEGLIGIBLE = 1e-7, 0.1, 12.0
+"""Once tests show less than the first, multi-resolution grids may be this rough. Tests end where they show e^12 times
+what was asked for, as a proof does, and tests on the largest observation are left."""
 _MANY = 256
-"""Ladders of so many rounds are slow, and tests of neighboring epsilons much the same: every other one will do."""
-_SELDOM = 3, 0.2
-"""Reversed tests of a single epoch show less than forward ones: one of so many of these epsilons, and how finely."""
+"""Sums of so many rounds are slow, and tests of neighboring epsilons much the same: every other one will do."""
 _PMF_EPSILONS = (0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0)
 """Where the tests of a PLD are tuned, in units of 1/sigma if that is below 1."""
 
@@ -200,7 +195,8 @@ class ShuffleAttack(AllocatedEpoch, AttainedPair):
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """What tests of one epoch attain, their null "record absent", down to about `smallest_delta`."""
-        return _curve(self, smallest_delta)
+        log_tail = single_depth(smallest_delta)
+        return curve_of_tests(*_tests(self, _PMF_RESOLUTION, log_tail), log_tail)
 
     @property
     def single_attack(self) -> ShuffleAttack:  # type: ignore[override]
@@ -213,36 +209,17 @@ class ShuffleAttack(AllocatedEpoch, AttainedPair):
         `Side.UPPER` raises `UnsupportedError`.
         """
         POSITIVE_PROBABILITY.check("resolution", resolution)
-        return _pmf(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
+        log_tail = shared_depth(log_tail)
+        return pmf_of_tests(*_tests(self, max(resolution, _FINEST_RESOLUTION), log_tail), log_tail)
 
 
 @lru_cache(maxsize=24)
-def _pmf(attack: ShuffleAttack, resolution: float, log_tail: float) -> PrivacyLossPmf:
+def _tests(attack: ShuffleAttack, resolution: float, log_tail: float) -> tuple[list[EventFamily], list[EventFamily]]:
+    """Tests on sums and on the largest observation, forward and reversed."""
     forward, backward = _maxima(attack, log_tail)
-    least, epsilons = math.exp(log_tail + _NEGLIGIBLE), _pmf_epsilons(attack)
-    forward += _scan(attack, 1.0, epsilons, resolution, log_tail, least)
-    backward += _scan(attack, -1.0, epsilons, resolution, log_tail, least)
-    return pmf_of_tests(forward, backward, log_tail)
-
-
-@lru_cache(maxsize=8)
-def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
-    log_tail = single_depth(smallest_delta)
-    forward, backward = _maxima(attack, log_tail)
-    least, epsilons, (every, rough) = max(smallest_delta, math.exp(log_tail)), _pmf_epsilons(attack), _SELDOM
-    # At 0 forward and reversed tests are those of one sum, which whoever asks for the advantage wants as well.
-    deep = min(log_tail, _USUAL_LOG_TAIL)
-    at_zero = attack.families(0.0, deep, _TEST_RESOLUTION)
-    forward.append(at_zero[False])
-    backward.append(at_zero[True])
-    some = epsilons[2 if attack.rounds > _MANY else 1 :]
-    forward += _scan(attack, 1.0, some, _CURVE_RESOLUTION, log_tail, least, forward)
-    backward += _scan(attack, -1.0, epsilons[every::every], rough, log_tail, least, backward)
-    return curve_of_tests(forward, backward, log_tail)
-
-
-def _pmf_epsilons(attack: ShuffleAttack) -> list[float]:
-    return [min(1.0, attack.shift) * each for each in _PMF_EPSILONS]
+    forward += _scan(attack, 1.0, resolution, log_tail)
+    backward += _scan(attack, -1.0, resolution, log_tail)
+    return forward, backward
 
 
 def _maxima(attack: ShuffleAttack, log_tail: float) -> tuple[list[EventFamily], list[EventFamily]]:
@@ -253,35 +230,18 @@ def _maxima(attack: ShuffleAttack, log_tail: float) -> tuple[list[EventFamily], 
     return [forward], [backward]
 
 
-def _scan(
-    attack: ShuffleAttack,
-    sign: float,
-    epsilons: list[float],
-    resolution: float,
-    log_tail: float,
-    least: float,
-    made: Sequence[EventFamily] = (),
-) -> list[EventFamily]:
-    """Tests on sums, forward or reversed, for all epsilon at which one may show more than `least`.
-
-    `made`: tests on the largest observation, and those on a sum that there are already. Where all of them show next to
-    nothing, so does another sum.
-    """
+def _scan(attack: ShuffleAttack, sign: float, resolution: float, log_tail: float) -> list[EventFamily]:
+    """Tests on sums, forward or reversed, for all epsilon at which one may show anything that counts."""
     found: list[EventFamily] = []
-    shown, last, fall, passed = made[-1].best(0.0)[0] if made else 1.0, 0.0, 0.0, False
-    for epsilon in epsilons:
+    shown, last, fall, least = 1.0, 0.0, 0.0, math.exp(log_tail + _NEGLIGIBLE)
+    for each in _PMF_EPSILONS[:: 2 if attack.rounds > _MANY else 1]:
         # A record that is hidden shows no more than one whose round is known. What reversed tests show falls ever
         # faster, as there is a least ratio.
+        epsilon = min(1.0, attack.shift) * each
         known, expected = float(gaussian_delta(attack.shift, epsilon)), shown * math.exp(-fall * (epsilon - last))
         if min(known, expected) <= least:
             break
-        if made and max(tests.best(epsilon)[0] for tests in (*made, *found)) <= _NEXT_TO_NOTHING * least:
-            break
-        if passed:
-            passed = False
-            continue
         fine = resolution if shown > _HIGH_NOISE else max(resolution, _ROUGHLY)
-        passed = attack.rounds > _MANY
         found.append(_on_grid(attack, sign * epsilon, fine, log_tail)[sign < 0])
         before, shown = shown, found[-1].best(epsilon)[0]
         if sign < 0 and epsilon > last and shown > 0.0:
