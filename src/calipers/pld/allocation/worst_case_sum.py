@@ -31,7 +31,6 @@ node moves right by 2e.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -44,7 +43,7 @@ from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.average import CELL_WEIGHTS, cell_error, cell_points, lattice_points, normal_cells, refined
 from calipers.pld.allocation.fourier_sum import RepeatedTerms
-from calipers.pld.allocation.multi_resolution import UNDERFLOW, MultiResolutionSum, ResolutionPlan, multiplied, placed
+from calipers.pld.allocation.multi_resolution import UNDERFLOW, MultiResolutionSum, ResolutionPlan, placed
 from calipers.pld.allocation.resolution_plan import resolution_plans, typical
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
@@ -170,10 +169,6 @@ class WorstCaseSum:
         )
         beyond = 2.0 * math.exp(self.log_loss)
         return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
-
-    def grid(self, plans: Sequence[ResolutionPlan], shifts: tuple[float, ...] = ()) -> MultiResolutionSum:
-        """The distribution of the sum under noise, and with one round shifted by each of `shifts`."""
-        return multiplied(self.one(plans[0], shifts), self.rounds, plans)
 
     def terms(self, plan: ResolutionPlan, step: float) -> tuple[RepeatedTerms, float, float]:
         """All terms on one lattice of this step, and the mass and moment that their sum lost."""
