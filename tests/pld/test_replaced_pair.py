@@ -197,9 +197,7 @@ def test_a_few_laws_serve_all_questions() -> None:
     ("sigma", "rounds", "share"),
     [(0.19, 909, 1.0), (0.178, 8, 1.0), (0.64, 2905, 0.8), (6.4, 9000, 1.0), (30.0, 7, 1.0)],
 )
-def test_a_few_grids_give_an_epsilon(
-    sigma: float, rounds: int, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_few_grids_give_an_epsilon(sigma: float, rounds: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most five rough multi-resolution grids and four fine ones, and the bounds agree to 3e-4."""
     asked: list[float] = []
 
