@@ -324,11 +324,11 @@ def test_mass_beyond_a_shallow_tail_counts_as_infinite(rounds: int, log_tail: fl
 def test_questions_about_an_epoch_share_its_law() -> None:
     """With little noise epsilon, delta and the curve of one epoch are read off one pilot and one fine law."""
     product = Product([(AllocationPair(0.231, 77), 1)])
-    before = average._allocations.cache_info().misses
+    before = average._allocation.cache_info().misses
     product.epsilon(1e-5, 1e-3)
     product.delta(0.0, 1e-3)
     sweep(product, 1e-12, 1e-3)
-    assert average._allocations.cache_info().misses - before <= 2
+    assert average._allocation.cache_info().misses - before <= 2
 
 
 @pytest.mark.parametrize("ends", [(-3000.0, 3000.0), (0.5, 3000.0), (-7.0, 40.0), (90.0, 110.0)])

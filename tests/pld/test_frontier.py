@@ -36,10 +36,10 @@ def shifts(term: WorstCaseTerm, tau: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def call_of_placed(found: GridTerm, step: float, threshold: float) -> float:
-    """E[(X - c)+] of what stands on the grid, and the charge."""
+    """E[(X - c)+] of what stands on the grid and of what exceeds it, and the charge."""
     assert found.masses.min() >= 0.0
     values = (found.low + np.arange(len(found.masses))) * step
-    return float(found.masses @ np.maximum(values - threshold, 0.0)) + found.error_term
+    return float(found.masses @ np.maximum(values - threshold, 0.0)) + found.excess + found.error_term
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.6])
@@ -104,7 +104,7 @@ def test_an_offset_moves_the_mean_and_nothing_else() -> None:
     for tau in np.linspace(*control_range(term), 5).tolist():
         found = cell_on_grid(term, (tau, tau), 0.3, 0.04, (-60_000, 60_000), 400)
         mean = 0.04 * float(found.masses @ (found.low + np.arange(len(found.masses))))
-        assert abs(mean - 0.3 + math.expm1(0.4)) <= found.error_term
+        assert abs(mean + found.excess - 0.3 + math.expm1(0.4)) <= found.error_term
 
 
 def test_normal_distribution_functions_err_by_what_cells_are_charged_for() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calipers.pld.allocation.lattice_segment import LatticeSegment, convolved, folded
-from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, multiplied, one_more, placed
+from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, multiplied, placed
 from calipers.pld.allocation.worst_case_sums import divergences
 from calipers.pld.allocation.worst_case_term import opposite
 
@@ -56,13 +56,6 @@ def test_what_ends_take_is_charged(terms, ends, strike):
 def test_an_upper_end_that_is_always_enough_costs_nothing():
     """A sum of six loses at most fifteen with five terms: above 23 it passes 8 whatever comes; charges are exact."""
     assert call(ended(6, (-20.0, 23.0)), 8.0) == pytest.approx(enumerated(6, 8.0), rel=1e-5)
-
-
-def test_one_term_more_keeps_what_was_charged():
-    """Six terms as five and one: still above the truth."""
-    plans = [replace(PLAN, ends=(-20.0, 9.0))] * 4
-    one = placed(VALUES, MASSES[None], plans[0], 1e-15, 6.0)
-    assert call(one_more(multiplied(one, 5, plans), one, plans), 8.0) >= enumerated(6, 8.0) * (1.0 - 1e-12)
 
 
 @pytest.mark.parametrize("low", [-30, -9, -2, 0, 7, 40])

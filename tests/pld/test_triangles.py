@@ -82,7 +82,7 @@ def test_a_cell_lies_above_its_triangles(epsilon: float) -> None:
             phi = places[i] + share * (places[j] - places[i])
             psi = max(phi, places[low] + other * (places[high] - places[low]))
             for threshold in STRIKES[1::3]:
-                bound = float(found.masses @ np.maximum(values - threshold, 0.0)) + found.error_term
+                bound = float(found.masses @ np.maximum(values - threshold, 0.0)) + found.excess + found.error_term
                 call = call_of_shifts(*of_angles(largest, phi, psi), k, threshold)
                 assert call <= bound + 1e-5
                 closest = min(closest, bound - call)

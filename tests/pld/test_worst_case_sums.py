@@ -1,4 +1,4 @@
-"""Sums for neighboring epsilons on one ladder, and sums of one term more: against quadrature and each other."""
+"""Sums for neighboring epsilons on one grid: against quadrature and each other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from calipers.pld.allocation.average import AllocationPair
 from calipers.pld.allocation.profile_scan import ProfileScan
 from calipers.pld.allocation.several_rounds import several_rounds_proof, tilts_for
-from calipers.pld.allocation.worst_case_sums import divergence, divergences, divergences_too, rough_stop_losses
+from calipers.pld.allocation.worst_case_sums import divergence, divergences, rough_stop_losses
 from calipers.pld.allocation.worst_case_term import opposite, zeroed_out
 from calipers.pld.composition.one_sided import delta_above
 from calipers.pld.composition.product import Product
@@ -46,30 +45,6 @@ def test_a_record_that_may_sit_out_moves_the_strike():
     for epsilon, (_, value) in zip(epsilons, divergences(terms, 2, share, 0.05, -40.0), strict=True):
         truth = by_quadrature(sigma, epsilon, share)
         assert truth * (1.0 - 1e-4) <= value < truth * 1.01
-
-
-@pytest.mark.parametrize("rounds", [16, 63])
-def test_one_round_more_is_what_it_is_alone(rounds):
-    """Added to the sum of the others, or built by itself: the same to the fineness of a ladder, and less."""
-    terms = [opposite(0.7, 0.5 + 0.1 * i) for i in range(3)]
-    few, more = divergences_too(terms, rounds, 0.05, -40.0)
-    alone = divergences(terms, rounds + 1, 1.0, 0.02, -40.0)
-    fewer = divergences(terms, rounds, 1.0, 0.02, -40.0)
-    for (_, a), (_, b), (_, fine), (_, fine_few) in zip(few, more, alone, fewer, strict=True):
-        assert fine * (1.0 - 2e-3) < b < fine * 1.02
-        assert fine_few * (1.0 - 2e-3) < a < fine_few * 1.02
-        assert b < a
-
-
-def test_zeroed_out_pairs_share_their_sums():
-    """Laws of 78 and 79 rounds from one ladder agree with those of their own, and enclose them."""
-    for rounds in (78, 79):
-        alone, shared = AllocationPair(0.55, rounds), AllocationPair(0.55, rounds, least=78)
-        for epsilon in (0.5, 2.0, 5.0):
-            lower, upper = alone.lower(0.02, -36.0).delta(epsilon), alone.upper(0.02, -36.0).delta(epsilon)
-            assert shared.upper(0.02, -36.0).delta(epsilon) >= lower
-            assert shared.lower(0.02, -36.0).delta(epsilon) <= upper
-            assert shared.upper(0.02, -36.0).delta(epsilon) == pytest.approx(upper, rel=2e-4)
 
 
 def test_what_was_found_is_kept_and_looked_at_again_where_it_was_cut():

@@ -254,29 +254,6 @@ def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[
     return results[::-1]
 
 
-def one_of_another_kind(
-    weights: FloatArray, count: int, others: Sequence[FloatArray]
-) -> tuple[list[FloatArray], float]:
-    """The cyclic power `count` of one vector times each of some others, and the largest 2-norm of their errors.
-
-    Same guarantee as `cyclic_product`, with one power for all of them.
-    """
-    n = len(weights)
-    per_transform = fft_relative_error(n)
-    _refuse_growth(1.01 * count * per_transform, count, n)
-    base = scipy.fft.rfft(weights)
-    power = _power(base, count)
-    results, errors = [], []
-    for other in others:
-        spectrum = power * scipy.fft.rfft(other)
-        results.append(scipy.fft.irfft(spectrum, n))
-        rounding = (4.0 * UNIT_ROUNDOFF * (count + 1) + 2.0 * per_transform) * two_norm(results[-1])
-        damped = _damped_error(base, spectrum, n) if count >= _MANY else math.inf
-        data_error = min(per_transform * two_norm(weights), damped)
-        errors.append(1.02 * (count * data_error + per_transform * two_norm(other) + rounding))
-    return results, max(errors)
-
-
 def _refuse_growth(growth: float, total: int, n: int) -> None:
     """The bound above needs (1 + coefficient error)^total to stay near 1."""
     if growth > 0.01:

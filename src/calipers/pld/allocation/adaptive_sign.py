@@ -121,7 +121,15 @@ class AdaptiveSignAttack(AllocatedEpoch, AttainedPair):
         return _measured(self, max(log_tail, _LOWEST_LOG_TAIL), far)
 
     def delta(self, epsilon: float, epochs: int = 1) -> tuple[float, bool]:
-        """(delta, reversed): at most delta(epsilon) of the truth, shown by this policy in every epoch."""
+        """What this policy shows at epsilon (docs/theory/shuffling.md, section 10).
+
+        Args:
+            epsilon: At least 0.
+            epochs: In each of which the policy is played.
+
+        Returns:
+            (delta, reversed) with delta at most the true divergence at epsilon, and whether the null is "present".
+        """
         if epochs > 1:
             return AttackProduct([(self, epochs)]).delta(epsilon)
         log_tail = -40.0
@@ -134,7 +142,15 @@ class AdaptiveSignAttack(AllocatedEpoch, AttainedPair):
         return found, False
 
     def epsilon(self, delta: float, epochs: int = 1) -> tuple[float, bool]:
-        """(epsilon, reversed): at most epsilon(delta) of the truth, shown by this policy in every epoch."""
+        """What this policy shows at delta; as `delta`.
+
+        Args:
+            delta: In (0, 1).
+            epochs: In each of which the policy is played.
+
+        Returns:
+            (epsilon, reversed) with epsilon at most the true one at delta.
+        """
         if epochs > 1:
             return AttackProduct([(self, epochs)]).epsilon(delta)
         return self.families(math.log(OPEN_UNIT.check("delta", delta)) - 14.0)[0].epsilon(delta)[0], False

@@ -25,7 +25,7 @@ the s where they cross. Any marks are an attack; these lose less than a thousand
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,31 +72,20 @@ class PlayedRounds:
 
 
 def seen(
-    strategies: tuple[RoundStrategy, RoundStrategy], rounds: int, log_tail: float, marked: bool = True
-) -> tuple[FloatArray, list[FloatArray], float]:
-    """Middles of cells of one observation, rows of their masses for each way to play, and the error of these.
+    means: Iterable[float], farthest: float, rounds: int, log_tail: float
+) -> tuple[FloatArray, dict[float, FloatArray], float]:
+    """Middles of cells of one observation, their masses where it has each of the means, and the error of these.
 
-    A whole cell gets the score of its middle. What lies beyond the cells, about e^log_tail, never rejects. Where marks
-    are looked for, the PLD under noise is all that is asked: rows that are not `marked`.
+    A whole cell gets the score of its middle. What lies beyond the cells, about e^log_tail, never rejects. No mean
+    exceeds the `farthest`.
     """
     reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
-    shift = max(max(strategy.present, strategy.absent) for strategy in strategies)
-    ends = refined(np.array([-reach, reach + shift]), _SCORE_CELL)
+    ends = refined(np.array([-reach, reach + farthest]), _SCORE_CELL)
     points, weights = normal_cells(ends)
-
-    def mass(mean: float) -> FloatArray:
-        return np.asarray((np.exp(-0.5 * (points - mean) ** 2) * weights).sum(axis=1) / math.sqrt(2.0 * math.pi))
-
-    means = dict.fromkeys(
-        (0.0, *(mean for strategy in strategies for mean in (strategy.present, strategy.absent))) if marked else (0.0,)
-    )
-    masses = {mean: mass(mean) for mean in means}
-    rows = [
-        np.stack([masses[m] for m in ((0.0, strategy.present, strategy.absent) if marked else (0.0,))])
-        for strategy in strategies
-    ]
-    error = cell_error(float(np.max(np.abs(ends))) + shift, 0.5 * _SCORE_CELL)
-    return 0.5 * (ends[1:] + ends[:-1]), rows, error
+    scaled = weights / math.sqrt(2.0 * math.pi)
+    masses = {mean: np.asarray((np.exp(-0.5 * (points - mean) ** 2) * scaled).sum(axis=1)) for mean in means}
+    error = cell_error(float(np.max(np.abs(ends))) + farthest, 0.5 * _SCORE_CELL)
+    return 0.5 * (ends[1:] + ends[:-1]), masses, error
 
 
 def played(
@@ -112,11 +101,14 @@ def played(
     """Sums of up to `longest` rounds of both ways on one lattice, for an epoch of `rounds`.
 
     Scores are cut off at `far` times rounds times k; masses up to about e^log_tail may get lost, which rejects nothing.
+    Where marks are looked for, the PLD under noise is all that is asked: rows that are not `marked`.
     """
-    shift = max(max(strategy.present, strategy.absent) for strategy in strategies)
-    middle, masses, error = seen(strategies, rounds, log_tail, marked)
+    means = [(0.0, one.present, one.absent) if marked else (0.0,) for one in strategies]
+    shift = max(max(one.present, one.absent) for one in strategies)
+    middle, masses, error = seen({mean for some in means for mean in some}, shift, rounds, log_tail)
     found: list[PlayedRounds] = []
-    for strategy, rows in zip(strategies, masses, strict=True):
+    for strategy, some in zip(strategies, means, strict=True):
+        rows = np.stack([masses[mean] for mean in some])
         scores = strategy.score(middle, k, far * rounds * max(k, 1.0))
         order = np.argsort(scores, kind="stable")
         plans = resolution_plans(scores[order], rows[0][order], rounds, resolution, shift, log_tail)

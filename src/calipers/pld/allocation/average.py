@@ -53,7 +53,7 @@ from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import CertificationError
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
-from calipers.pld.allocation.multi_resolution import ResolutionPlan, multiplied, one_more, placed
+from calipers.pld.allocation.multi_resolution import ResolutionPlan, multiplied, placed
 from calipers.pld.allocation.resolution_plan import resolution_plans
 from calipers.pld.core.gaussian_part import gaussian_pair
 from calipers.pld.core.pmf import ATOM_ROUNDING, PrivacyLossPmf
@@ -74,7 +74,7 @@ _LITTLE_NOISE, _SHALLOWEST = 0.3, -52.0
 """Where PLDs are long to build, and the depth of the one that epsilons, curves and distances share there."""
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
-_DEPTHS, _DEPTH_STEP = 26.0, 12.0
+_DEPTHS = 26.0
 _SINGLE_MARGIN, _SINGLE_CURVE = 11.0, -39.0
 _MASS_ERROR_TERM = 1e-8
 _SHIFT_ERROR_TERM = 1e-6
@@ -155,18 +155,16 @@ def _places(plan: ResolutionPlan, top: int) -> FloatArray:
 
 
 @lru_cache(maxsize=12)
-def _allocations(
-    sigma: float, rounds: int, resolution: float, log_tail: float, too: bool = False, under_p: bool = True
-) -> tuple[_Allocation, ...]:
-    """Those of so many rounds, and of one round more if that is asked for `too`; without masses `under_p`, if so."""
-    width, most = 1.0 / sigma, rounds + too
-    log_loss = log_tail - math.log(most) - 4.0
+def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float, under_p: bool) -> _Allocation:
+    """The sum of so many rounds, with masses `under_p` or without."""
+    width = 1.0 / sigma
+    log_loss = log_tail - math.log(rounds) - 4.0
     reach = math.sqrt(-2.0 * log_loss)  # Phi(-reach) <= e^log_loss
     low, high = -reach, reach + width
     mesh, mesh_weights = normal_cells(refined(np.array([low, high])))
     values = np.exp(width * mesh - 0.5 * width * width).ravel()
     density = (np.exp(-0.5 * mesh * mesh) * mesh_weights).ravel() / math.sqrt(2.0 * math.pi)
-    plans = resolution_plans(values, density, most, resolution, width, log_tail)
+    plans = resolution_plans(values, density, rounds, resolution, width, log_tail)
     kinks = lattice_points(plans[0], float(values[0]), float(values[-1]))
     ends = np.concatenate(([low], (np.log(kinks) + 0.5 * width * width) / width, [high]))
     points, weights = normal_cells(refined(ends))
@@ -174,16 +172,12 @@ def _allocations(
     densities = [np.exp(-0.5 * (points - shift) ** 2) * scaled for shift in ((0.0, width) if under_p else (0.0,))]
     terms = np.exp(width * points - 0.5 * width * width).ravel()
     error = cell_error(high + width, 0.5 * _CELL_WIDTH)
-    one = placed(terms, np.stack([density.ravel() for density in densities]), plans[0], error, float(most))
+    one = placed(terms, np.stack([density.ravel() for density in densities]), plans[0], error, float(rounds))
     beyond = math.exp(log_loss)
     one = replace(one, lost=one.lost + 2.0 * beyond, lost_moment=one.lost_moment + 2.0 * beyond)
-    totals = [multiplied(one, rounds, plans)]
-    totals += [one_more(totals[0], one, plans)] if too else []
+    total = multiplied(one, rounds, plans)
     value_error = (width * high + width * width + 8.0) * 4.0 * UNIT_ROUNDOFF
-    return tuple(
-        _Allocation(*total.flat(), total.error, total.drift, value_error, total.lost, total.lost_moment)
-        for total in totals
-    )
+    return _Allocation(*total.flat(), total.error, total.drift, value_error, total.lost, total.lost_moment)
 
 
 def shared_depth(log_tail: float) -> float:
@@ -254,20 +248,30 @@ class AllocationPair(AllocatedEpoch, TwoSidedPair):
     """
 
     noises: ClassVar[Domain] = LITTLE
-    least: int | None = None
-    """The rounds of a pair that is asked for as well, as many or one less: they share their multi-resolution grids."""
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
     moment_depth: ClassVar[float] = -400.0
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The PLD of L from above; mass up to about e^log_tail may lie beyond the lattice, and is added."""
+        """The pessimistic PLD of L = dP/dQ (docs/theory/shuffling.md, section 6).
+
+        Args:
+            resolution: In deviations of log L, about; from a few values, down to `FINEST_RESOLUTION`.
+            log_tail: About the logarithm of the mass that may lie beyond the lattice, and is added.
+
+        Returns:
+            A PLD whose divergence is at least that of the pair at every epsilon, in both directions.
+        """
         if self.rounds == 1:
             return gaussian_pair(self.shift).upper(resolution, log_tail).subsample(self.participation)
         return _upper(self._summed(resolution, log_tail, False), self.rounds).subsample(self.participation)
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The PLD of L from below."""
+        """The optimistic PLD of L; arguments as for `upper`.
+
+        Returns:
+            A PLD whose divergence is at most that of the pair at every epsilon, in both directions.
+        """
         if self.rounds == 1:
             return gaussian_pair(self.shift).lower(resolution, log_tail).subsample(self.participation)
         return _lower(self._summed(resolution, log_tail, True)).subsample(self.participation)
@@ -282,11 +286,7 @@ class AllocationPair(AllocatedEpoch, TwoSidedPair):
         cells = max(below, default=finest)
         # Pilots are coarse, PLDs for moments and groups are deep, and both are UPPER: nobody asks for masses under P.
         under_p = attacked or (cells < _COARSE and log_tail > _DEEP)
-        if self.least is None:
-            return _allocations(self.sigma, self.rounds, cells, max(log_tail, _LOWEST_LOG_TAIL), under_p=under_p)[0]
-        # Where sums are shared, so are depths.
-        depth = max(-_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP), _LOWEST_LOG_TAIL)
-        return _allocations(self.sigma, self.least, cells, depth, True, under_p)[self.rounds - self.least]
+        return _allocation(self.sigma, self.rounds, cells, max(log_tail, _LOWEST_LOG_TAIL), under_p)
 
 
 def _upper(found: _Allocation, rounds: int) -> PrivacyLossPmf:

@@ -40,6 +40,8 @@ _ROUNDING = 2e-14
 """Of one term's first moment, in units of 1 + k. E[(W - v)+] at a point v telescopes to three normal distribution
 functions there, and three more where tails change, for each sign, and twice where W turns: 16 (1 + k) at most, and 4 of
 Y; each errs by 3e-16. The points themselves err by 64 roundings of their factors."""
+_SLACK = 1.0 + 1e-9
+"""Covers the rounding of a sum of non-negative numbers, one for every atom."""
 _ACROSS = 12
 """Points across are so many times fewer than those along. Atoms are summed in as many parts as there are points across:
 a sum of n non-negative numbers errs by a share of n roundings at most."""
@@ -51,11 +53,13 @@ _CENTERED = 3.0
 class GridTerm:
     """Masses at low, low + 1, ... steps of a grid.
 
-    `error_term`: what every use of them adds to an increasing function of slope at most one.
+    `excess`: at least the mean of what exceeds the last place, where its mass is. `error_term`: what every use of them
+    adds to an increasing function of slope at most one.
     """
 
     low: int
     masses: FloatArray
+    excess: float
     error_term: float
 
 
@@ -100,13 +104,13 @@ def placed(cell: Cell, epsilon: float, offset: float, step: float, ends: tuple[i
         epsilon: Of k = e^epsilon.
         offset: Added to the term.
         step: Of the grid.
-        ends: The first and the last place of the grid. Raising what is below the first raises the bound; what exceeds
-            the last is added, as slopes are at most one.
+        ends: The first and the last place. What is below the first is raised to it; of what exceeds the last the
+            mean is known.
         points: Along a - b; across it a twelfth as many are used.
 
     Returns:
-        Masses whose convex increasing functions of slope at most one have, with the charge, at least the mean of every
-        term of the cell.
+        Masses whose convex increasing functions of slope at most one have, with the excess and the error term, at least
+        the mean of every term of the cell.
     """
     losses, loss_masses, clipped = _atoms(cell.left, cell.width, epsilon, -1.0, points)
     gains, gain_masses, clipped_too = _atoms(cell.right, cell.width, epsilon, 1.0, points)
@@ -114,7 +118,7 @@ def placed(cell: Cell, epsilon: float, offset: float, step: float, ends: tuple[i
     values = (np.concatenate((losses, gains, [0.0])) + offset) / step
     masses = np.concatenate((loss_masses, gain_masses, [others]))
     low, high = ends
-    above = step * float(masses @ np.maximum(values - high, 0.0))
+    excess = _SLACK * step * float(masses @ np.maximum(values - high, 0.0))
     values = np.clip(values, low, high)
     index = np.minimum(np.floor(values).astype(np.intp), high - 1)
     up, index, size = masses * (values - index), index - low, high - low + 1
@@ -128,8 +132,8 @@ def placed(cell: Cell, epsilon: float, offset: float, step: float, ends: tuple[i
     # Masses add up to one below, so a share of each that rounding takes moves means by that share of E|X + offset|.
     spread = 4.0 * UNIT_ROUNDOFF * (most + parts) * (step * float(masses @ np.abs(values)) + abs(offset) / parts)
     beyond = 2.0 * float(ndtr(-_REACH))  # E[A] beyond either reach, as the other factor's mean is 1
-    error_term = above + beyond + clipped + clipped_too + spread + _ROUNDING * (1.0 + math.exp(epsilon))
-    return GridTerm(low, np.maximum(out, 0.0) / math.fsum(out), error_term)
+    error_term = beyond + clipped + clipped_too + spread + _ROUNDING * (1.0 + math.exp(epsilon))
+    return GridTerm(low, np.maximum(out, 0.0) / math.fsum(out), excess, error_term)
 
 
 def _atoms(

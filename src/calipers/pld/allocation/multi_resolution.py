@@ -348,19 +348,7 @@ def multiplied(one: MultiResolutionSum, count: int, plans: Sequence[ResolutionPl
         lost_moment += power.lost_moment + blocks * power.lost
         above = above + (count >> j) * power.above
     assert total is not None
-    return _with_error(total, lost, lost_moment, above)
-
-
-def one_more(total: MultiResolutionSum, one: MultiResolutionSum, plans: Sequence[ResolutionPlan]) -> MultiResolutionSum:
-    """The sum of one term more than `total`, which is that of `multiplied`; post-condition as there."""
-    found = added(total, one, plan_between(plans, total.terms + 1), 1.0)
-    lost = total.lost + one.lost + found.lost
-    lost_moment = total.lost_moment + one.lost_moment + found.lost_moment + lost
-    return _with_error(found, lost, lost_moment, total.above + one.above + found.above)
-
-
-def _with_error(total: MultiResolutionSum, lost: float, lost_moment: float, above: FloatArray) -> MultiResolutionSum:
-    """With what its parts lost, which is known as well as their masses are."""
+    # What parts lost is known as well as their masses are.
     slack = 1.0 + 1e-6 + 4.0 * total.error
     lost, lost_moment = slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
     return replace(total, lost=lost, lost_moment=lost_moment, above=slack * above)

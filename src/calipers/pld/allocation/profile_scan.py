@@ -53,14 +53,12 @@ class ProfileScan(Generic[T]):
         end: float,
         far: float = -math.inf,
         start: tuple[float, float] | None = None,
-        fall: float = 0.0,
     ) -> Iterator[tuple[float, T]]:
         """(epsilon, found) for each, or for every other one where values are below e^far; up to one below e^end.
 
-        `start`: an epsilon before them, and the logarithm of its value, where that is known; `fall`: how fast that
-        falls there, if that is known too.
+        `start`: an epsilon before them, and the logarithm of its value, where that is known.
         """
-        at, stride = 0, 1
+        at, stride, fall = 0, 1, 0.0
         before, last = (0.0, self.first) if start is None else start
         while at < len(epsilons) and (last > end or (at == 0 and start is None)):
             some = epsilons[at : at + stride * (self.together if at else min(_FIRST, self.together)) : stride]
@@ -98,23 +96,14 @@ class ProfileScan(Generic[T]):
         return depth <= deepest or value > depth + self.cut - _DEPTH_STEP
 
 
-def last_slope(
-    first: tuple[float, float], second: tuple[float, float] | None = None
-) -> tuple[tuple[float, float], float]:
-    """The last of two nodes, or of one, with the logarithm of its value; and how fast that falls, or 0."""
-    (place, value), (last, least) = first, second or first
-    log_value = math.log(max(least, 1e-300))
-    return (last, log_value), max(0.0, math.log(max(value, 1e-300)) - log_value) / (last - place) if second else 0.0
-
-
 def deviation_of(start: float) -> float:
     """Of log L, if the divergence at 0 is `start`."""
     return 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - start, 1e-12)))
 
 
-def scan_epsilons(deviation: float, shift: float, gap: float, last: float) -> list[float]:
+def scan_epsilons(deviation: float, shift: float, gap: float, last: float, growth: float = _GROWTH) -> list[float]:
     """About where the nodes of a profile are to be, up to the last or one beyond it."""
     epsilons = [0.0]
     while epsilons[-1] < last:
-        epsilons.append(epsilons[-1] + gap * max(deviation, min(_GROWTH * epsilons[-1], shift)))
+        epsilons.append(epsilons[-1] + gap * max(deviation, min(growth * epsilons[-1], shift)))
     return epsilons

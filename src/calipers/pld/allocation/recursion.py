@@ -14,11 +14,12 @@ counts only at those sums at which its controls come close to being the best one
 
 *Grid.* In the coordinate u = s - n (k - 1) terms X + k - 1 have mean zero. All V_n are convex and increasing with slope
 at most one. So a term may be split onto the places of a grid, mean preserved; sums left of the grid have at most the
-value at its first place, and sums right of it at most that at the last place plus the distance.
+value at its first place, and sums right of it at most that at the last place plus the distance, of which the mean is
+known.
 
-*Transforms.* A round is a cyclic convolution for every cell. V e^(-t u) / m^n, with m >= E[e^(t (X + k - 1))] of all
-cells, keeps digits where they are needed, and its error in the 2-norm, which `calipers.numerics.fourier` bounds, is
-added to every value. Masses are non-negative, so all else errs by a share.
+*Transforms.* A round is a cyclic convolution for every cell, of terms that stay on the grid. V e^(-t u) / m^n, with m
+at least the moment E[e^(t (X + k - 1))] of these, keeps digits where they are needed, and its error in the 2-norm,
+which `calipers.numerics.fourier` bounds, is added to every value. Masses are non-negative, so all else errs by a share.
 
 *Blocks.* Where M rounds would take too long, c -> V_m(-c), m < M, is the function E[(Y - c)+] of a variable Y, and M
 rounds lie below a sum of independent copies of Y ("one lemma for hidden records"), which transforms add up.
@@ -76,8 +77,11 @@ USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
 FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
 FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
 """For the nodes of a PLD, for single questions, and either where a tolerance asks for it."""
-_SPREADS = 5.0
-"""How many deviations of the sum the grid reaches beyond its start and beyond 0."""
+_SPREADS, _ONE_START = 5.0, 3.5
+"""How many deviations of the sum the grid reaches beyond its start and beyond 0, and how many where nothing is asked
+but the value at the start: the latter is less than 3e-4 to pass, and what is lost there about as small a share."""
+_MOST_LOSSES = 15.0
+"""Deviations up to which heavy losses are followed."""
 _TAIL = 2.2
 """Deviations beyond which a normal tail needs a finer grid: a share v of variance moves it by about z^2 v / 2."""
 _LOSSES = 4.0
@@ -90,7 +94,8 @@ _LONGEST = 40_000
 _NEGLIGIBLE = 1e-3
 """Of the worth of all rounds, about: what terms hold beyond the grid of a block."""
 _RATES, _LARGEST_EXPONENT = 48, 300.0
-_RESOLUTION = 0.05
+_RESOLUTION = 0.09
+"""Of transforms of blocks: 1e-4 of an answer may be added, more than of sums that could be had in another way."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,7 @@ class _Problem:
     rounds: int
     start: float
     effort: Effort
+    spreads: float
 
     @property
     def deviation(self) -> float:
@@ -158,11 +164,14 @@ class _Problem:
 
     def grid(self, rounds: int) -> SumGrid:
         """For so many of the rounds; the start is one of its places."""
-        step, spread = self.step, _SPREADS * self.deviation * math.sqrt(rounds)
+        step, spread = self.step, self.deviation * math.sqrt(rounds)
         heavy = self.term.left[1]
         losses = math.exp(self.term.epsilon + _LOSSES * heavy - 0.5 * heavy**2) if heavy > self.term.width else 0.0
-        right = max(spread, min(losses, 3.0 * spread))
-        left = spread - self.start if rounds == self.rounds else max(1.5 * spread, self.far)
+        if rounds == self.rounds:
+            left, right = self.spreads * spread - self.start, self.spreads * spread
+        else:
+            left, right = max(1.5 * _SPREADS * spread, self.far), _SPREADS * spread
+        right = max(right, min(losses, _MOST_LOSSES * spread))
         return SumGrid(math.floor(-left / step), math.ceil(right / step), step)
 
     def _affordable(self, rounds: int) -> bool:
@@ -189,10 +198,10 @@ class _Problem:
         ends = [first + (last - first) * share for share in self.effort.cells]
         return [cell_on_grid(self.term, cell, drift, grid.step, places, self.effort.points) for cell in pairwise(ends)]
 
-    def tilt(self, cells: list[GridTerm], step: float) -> float:
-        """The rate with the least Chernoff bound of all rounds."""
-        masses = np.stack([cell.masses for cell in cells])
-        sums = step * (cells[0].low + np.arange(masses.shape[1]))
+    def tilt(self, cells: list[GridTerm], grid: SumGrid) -> float:
+        """The rate with the least Chernoff bound of all rounds, of terms that stay within the grid."""
+        masses = np.stack([cell.masses[: 2 * grid.size] for cell in cells])
+        sums = grid.step * (cells[0].low + np.arange(masses.shape[1]))
         largest = min(60.0 / (self.deviation * math.sqrt(self.rounds)), _LARGEST_EXPONENT / float(sums[-1]))
         rates = np.geomspace(1e-3 * largest, largest, _RATES)
         logs = self.rounds * np.log((masses @ np.exp(np.outer(sums, rates))).max(axis=0))
@@ -209,21 +218,20 @@ class OneRound:
     def __init__(self, cells: list[GridTerm], grid: SumGrid, tilt: float) -> None:
         size, first = grid.size, cells[0].low
         masses = np.stack([cell.masses for cell in cells])
-        places = first + np.arange(masses.shape[1])
-        tilted = masses * np.exp(tilt * grid.step * places)
+        inside = np.arange(1 - size, size)
+        tilted = masses[:, inside - first] * np.exp(tilt * grid.step * inside)
         self.grid, self.tilt, self.error_term = grid, tilt, max(cell.error_term for cell in cells)
         self.log_moment = math.log(float(tilted.sum(axis=1).max()))
         self._length = fast_length(2 * size - 1)
-        inside = np.abs(places) < size
         spread: FloatArray = np.zeros((len(cells), self._length))
-        spread[:, -places[inside] % self._length] = tilted[:, inside] * math.exp(-self.log_moment)
+        spread[:, -inside % self._length] = tilted * math.exp(-self.log_moment)
         self._spectra = scipy.fft.rfft(spread)
         # Where terms end beyond the grid: P(place + X < first), P(place + X > last) and E[(place + X - last)+].
         number = np.arange(size)
         ahead = size - 1 - number
         below = np.cumsum(masses, axis=1)[:, -1 - number - first]
         above = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]
-        stop_losses = grid.step * np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
+        stop_losses = grid.step * np.cumsum(above[:, ::-1], axis=1)[:, ::-1] + np.array([[c.excess] for c in cells])
         left, right = (np.exp(tilt * grid.step * d - self.log_moment) for d in (-number, ahead))
         edges = (below * left, above[:, ahead + 1 - first] * right, stop_losses[:, ahead + 1 - first] * right)
         self._edges = np.stack([edge.ravel() for edge in edges])
@@ -246,7 +254,7 @@ class OneRound:
 def _values(problem: _Problem, grid: SumGrid, counts: tuple[int, ...]) -> list[FloatArray]:
     """At least V_n on the grid for each of a few increasing n."""
     cells = problem.cells(grid)
-    earlier = OneRound(cells, grid, problem.tilt(cells, grid.step))
+    earlier = OneRound(cells, grid, problem.tilt(cells, grid))
     sums = grid.sums
     exponents = earlier.tilt * sums
     values, found = np.maximum(sums, 0.0) * np.exp(-exponents), []
@@ -275,7 +283,7 @@ def recursion_divergence(term: WorstCaseTerm, rounds: int, participation: float,
         return 1.0
     # The start is rounded, and so is the participation it is made of; a sum is worth the more the larger it is.
     start = -rounds * math.expm1(term.epsilon) / participation * (1.0 - 16.0 * UNIT_ROUNDOFF)
-    problem = _Problem(term, rounds, start, effort)
+    problem = _Problem(term, rounds, start, effort, _ONE_START)
     block = problem.block
     if block == 0:
         return 1.0
@@ -313,7 +321,7 @@ def recursion_payoff(
     if term.farthest_shift > _LARGEST_SHIFT or term.epsilon > _LARGEST_EPSILON:
         return math.inf
     start = -rounds * math.expm1(term.epsilon) * (1.0 - 16.0 * UNIT_ROUNDOFF)
-    problem = _Problem(term, rounds, start, effort)
+    problem = _Problem(term, rounds, start, effort, _SPREADS)
     block = problem.block
     if block == 0:
         return math.inf

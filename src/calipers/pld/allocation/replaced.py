@@ -33,29 +33,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
-from calipers.numerics.elementary import bisect
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_epsilon_bounds,
-    normal_tail_quantile,
 )
 from calipers.pld.allocation.average import AllocatedEpoch
 from calipers.pld.allocation.average_tests import EventFamily, tail_families
+from calipers.pld.allocation.crossing import Crossing
 from calipers.pld.allocation.pmf_of_tests import pmf_of_tests
-from calipers.pld.allocation.profile_scan import ProfileScan
+from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, scan_epsilons
 from calipers.pld.allocation.worst_case_sum import WorstCaseSum, threshold_of
-from calipers.pld.allocation.worst_case_sums import Nodes, alike, divergence, divergences, divergences_too, shared_grid
+from calipers.pld.allocation.worst_case_sums import Nodes, alike, divergence, divergences, shared_grid
 from calipers.pld.allocation.worst_case_term import opposite
 from calipers.pld.core.gaussian_part import gaussian_pair
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -82,11 +80,6 @@ _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 _ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.018
 """Resolutions of the multi-resolution grids that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
-_LOCATED, _GUESSES, _HIGH_NOISE = 0.05, 60, 1e-9
-"""How closely an epsilon is looked for roughly, how often at most the range of a guess is halved, and the least spread
-of a sum that counts."""
-_AT_KNOWN = -20.0
-"""About the logarithm of the share of delta that is left at the epsilon of a record whose round is known."""
 
 
 @lru_cache(maxsize=512)
@@ -138,8 +131,6 @@ class ReplacedPair(AllocatedEpoch, TwoSidedPair):
     epsilon, `pmf(Side.LOWER, ...)` is dominated by it; a smaller `resolution` is tighter, down to `FINEST_RESOLUTION`.
     """
 
-    least: int | None = None
-    """The rounds of a pair that is asked for as well, as many or one less: they share their multi-resolution grids."""
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -176,78 +167,31 @@ class ReplacedPair(AllocatedEpoch, TwoSidedPair):
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(lower, upper) of the smallest epsilon >= 0 with divergence at most delta."""
         delta = OPEN_UNIT.check("delta", delta)
-        log_delta, log_tail = math.log(delta), max(math.log(delta) - 25.0, _LOWEST_LOG_TAIL)
+        log_tail = max(math.log(delta) - 25.0, _LOWEST_LOG_TAIL)
         # Replacing a record whose round is known is the Gaussian mechanism, which leaks more.
         known = gaussian_epsilon_bounds(2.0 / self.sigma, delta, 2.0**-52)[1]
-        guess, slope = self._located(log_delta, known, log_tail)
-        upper = known
-        guess = min(known, guess * (1.0 + 1e-4))
-        for _ in range(6):
-            node, value = _upper_node(self, guess, _FINE, log_tail)
-            excess = math.log(max(value, 1e-300)) - log_delta
-            if excess <= 0.0:
-                upper = min(upper, node)
-            margin = 1e-4 * slope * guess  # of log delta: a share 1e-4 of epsilon
-            if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
-                break
-            guess = min(known, max(0.0, guess + (excess + margin) / slope))
+        upper = self._passed(delta, known, log_tail)
         lower = _tests(self, upper, _FINE_TESTS, log_tail).epsilon(delta)[0]
         if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
             lower = max(lower, _tests(self, lower or upper, _FINE_TESTS, log_tail).epsilon(delta)[0])
         return lower, upper
 
-    def _guessed(self, log_delta: float, known: float) -> float:
-        """About where the divergence is delta, in closed form.
+    def _passed(self, delta: float, known: float, log_tail: float) -> float:
+        """At least the smallest epsilon >= 0 with divergence at most delta, and at most the known one."""
 
-        One round stands out, with A > 1 + s (k - 1) where s is what all others usually sum up to, a stop-loss transform
-        as that of Black and Scholes; or none does, and the sum is a Gaussian.
-        """
-        shift, share, delta = 0.5 * self.shift, self.participation, math.exp(min(max(log_delta, -690.0), -0.1))
-        usual = float(normal_tail_quantile(min(0.5, 1.0 / self.rounds)))
-        others = self.rounds * (float(ndtr(usual - shift)) + (1.0 - share) / share)
-        variance = 4.0 * math.sinh(min(shift**2, 50.0)) / self.rounds * float(ndtr(usual - 2.0 * shift))
-        bulk = gaussian_epsilon(max(share * math.sqrt(variance), _HIGH_NOISE), delta)
+        def rough(epsilon: float) -> float:
+            return math.log(max(_upper_node(self, epsilon, _ROUGH, log_tail)[1], _NOTHING))
 
-        def larger(epsilon: float) -> bool:
-            level = float(np.logaddexp(0.0, math.log(others) + epsilon + math.log(-math.expm1(-epsilon))))
-            least = level / shift + 0.5 * shift
-            return share * float(ndtr(shift - least) - np.exp(min(level + log_ndtr(-least), 0.0))) > delta
-
-        return max(bulk, bisect(0.0, known, larger, _GUESSES, share=_NEAR)[1])
-
-    def _located(self, log_delta: float, known: float, log_tail: float) -> tuple[float, float]:
-        """About where the divergence is delta, and how steeply its logarithm falls there, from rough
-        multi-resolution grids.
-        """
-        low, high = 0.0, known
-
-        def excess(epsilon: float) -> float:
-            return math.log(max(_upper_node(self, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
-
-        # No divergence exceeds 1; where it falls below delta at once, that is found out last.
-        below, above = -log_delta, _AT_KNOWN
-        weights = [below, above]
-        middle = self._guessed(log_delta, high)
-        for turn in range(12):
-            # Against the root of epsilon the logarithm is nearly straight; an end that stays loses weight (Illinois).
-            if turn > 1 or not low < middle < high:
-                ends = math.sqrt(low), math.sqrt(high)
-                middle = (ends[0] + (ends[1] - ends[0]) * weights[0] / (weights[0] - weights[1])) ** 2
-            value = excess(middle)
-            if value > 0.0:
-                low, below, weights = middle, value, [value, 0.5 * weights[1]]
-            else:
-                high, above, weights = middle, value, [0.5 * weights[0], value]
-            if high - low < _LOCATED * high:
-                break
-            # A guess that is wrong by a factor is about as wrong nearby; the other end is a little beyond it.
-            middle = self._guessed(log_delta - value, known) * math.exp(math.copysign(0.4 * _LOCATED, value))
-        if low == 0.0:
-            below = excess(low)
-            if below <= 0.0:
-                return 0.0, 1.0
-        slope = max((below - above) / (high - low), 1e-6)
-        return min(high, low + below / slope), slope
+        start = rough(0.0)
+        if start <= math.log(delta):
+            node, value = _upper_node(self, 0.0, _FINE, log_tail)
+            return min(node, known) if value <= delta else known
+        crossing = Crossing(start, delta, known)
+        guess = min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known)
+        return crossing.proven(
+            lambda epsilons: [_upper_node(self, epsilon, _FINE, log_tail) for epsilon in epsilons],
+            crossing.passed(rough, guess),
+        )
 
     @property
     def single_pair(self) -> ReplacedPair:  # type: ignore[override]
@@ -268,16 +212,10 @@ class ReplacedPair(AllocatedEpoch, TwoSidedPair):
 
     def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
         """Epsilons from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
-        shared = self if self.least is None else replace(self, rounds=self.least)
-        advantage = _upper_node(shared, 0.0, _GRID * resolution, _FIRST_DEPTH)[1]
+        advantage = _upper_node(self, 0.0, _GRID * resolution, _FIRST_DEPTH)[1]
         # log L varies as that of two Gaussians of the same advantage, and in its far tail like 2/sigma.
-        deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
-        scale = gaps[0] * resolution
-        nodes, last = [0.0], gaussian_epsilon(2.0 / self.sigma, math.exp(max(log_tail, -690.0)))
-        while nodes[-1] < last:
-            gap = max(scale * deviation, min(gaps[1] * nodes[-1], 2.0 * scale / self.sigma))
-            nodes.append(nodes[-1] + gap)
-        return nodes
+        last, scale = gaussian_epsilon(self.shift, math.exp(max(log_tail, -690.0))), gaps[0] * resolution
+        return scan_epsilons(deviation_of(advantage), self.shift, scale, last, gaps[1] / scale)
 
 
 def _within(resolution: float, log_tail: float) -> tuple[float, float]:
@@ -298,20 +236,10 @@ def _scan_tests(pair: ReplacedPair, resolution: float) -> ProfileScan[EventFamil
 
 def _scan_nodes(pair: ReplacedPair, resolution: float) -> ProfileScan[tuple[float, float]]:
     def query(epsilons: Sequence[float], depth: float) -> Nodes:
-        if pair.least is not None:
-            return _both(pair.sigma, pair.least, tuple(epsilons), _GRID * resolution, depth)[pair.rounds - pair.least]
         terms = [opposite(pair.sigma, epsilon) for epsilon in epsilons]
         return divergences(terms, pair.rounds, pair.participation, _GRID * resolution, depth)
 
-    first = -math.log(pair.rounds if pair.least is None else pair.least)
-    return ProfileScan(query, lambda _, found: math.log(max(found[1], _NOTHING)), first, _CUT)
-
-
-@lru_cache(maxsize=32)
-def _both(
-    sigma: float, rounds: int, epsilons: tuple[float, ...], resolution: float, depth: float
-) -> tuple[Nodes, Nodes]:
-    return divergences_too([opposite(sigma, epsilon) for epsilon in epsilons], rounds, resolution, depth)
+    return ProfileScan(query, lambda _, found: math.log(max(found[1], _NOTHING)), -math.log(pair.rounds), _CUT)
 
 
 @lru_cache(maxsize=12)

@@ -42,29 +42,48 @@ from calipers.pld.division.folded import cell_width, log_interval_mass
 
 TILTS = (0.3, 0.55, 1.0)
 """Values of c to try, in units of k/(t - k)."""
-_SHORT, _LONG = 16, 5000
-"""Groups whose sums are built in no time; and those to which one round more or less makes no difference."""
+_LONG = 5000
+"""Groups to which one round more or less makes no difference."""
 _LINEAR, _SELDOM = 0.3, 1e-7
 """Where c Y is rarely larger, scores log(1 + c Y) are about c Y, and all tilts are about one test."""
 
 
 @implements("calipers:several-rounds", "feldman2025:several")
 def several_rounds_proof(sigma: float, rounds: int, chosen: int, adjacency: str) -> list[tuple[TwoSidedPair, int]]:
-    """Factors that dominate the run."""
+    """Factors that dominate the run (docs/theory/sampling.md, section 14).
+
+    Args:
+        sigma: The noise multiplier.
+        rounds: Steps of the run, t.
+        chosen: In how many of them the record takes part, k.
+        adjacency: "substitute", or one of those in which the record's place stays empty.
+
+    Returns:
+        (pair, count): their product has at least the divergence of the run at every epsilon.
+
+    Raises:
+        InputError: If k exceeds t.
+    """
     chosen = _checked(rounds, chosen)
     kind: type[AllocationPair] | type[ReplacedPair] = ReplacedPair if adjacency == "substitute" else AllocationPair
     size, longer = divmod(rounds, chosen)
-    least = None if size < _SHORT else size
     if longer == 0 or size >= _LONG:
-        return [(kind(sigma, size, least=None if kind is ReplacedPair else least), chosen)]
-    return [(kind(sigma, size, least=least), chosen - longer), (kind(sigma, size + 1, least=least), longer)]
+        return [(kind(sigma, size), chosen)]
+    return [(kind(sigma, size), chosen - longer), (kind(sigma, size + 1), longer)]
 
 
 @implements("calipers:several-rounds")
 def several_rounds_attack(
     sigma: float, rounds: int, chosen: int, adjacency: str, tilt: float = 1.0
 ) -> list[tuple[AttainedPair, int]]:
-    """Factors of the test that sums scores; `tilt` is c in units of k/(t - k)."""
+    """Factors of the test that sums scores; arguments as for `several_rounds_proof`.
+
+    Args:
+        tilt: c in units of k/(t - k).
+
+    Returns:
+        (source, count): their product, from below, has at most the divergence of the run at every epsilon.
+    """
     chosen = _checked(rounds, chosen)
     weight = tilt * chosen / max(rounds - chosen, 0.5)
     shift, opposite = 1.0 / POSITIVE.check("sigma", sigma), adjacency == "substitute"

@@ -11,10 +11,10 @@ and relative to pure noise P_S has density mean(U_t), Q_S mean(V_t), with
     U = exp(2 x/sigma - 2/sigma^2),      V = exp(x/sigma - 1/(2 sigma^2)).
 
 The best event at k = e^eps is {sum_t (U_t - k V_t) > 0}: a threshold on a sum of T independent terms, whose
-PLD under pure noise, and with one term shifted, is computed on a circle (`calipers.pld.allocation.cyclic_tests`) or,
-where events are too rare for that, on a multi-resolution grid (`calipers.pld.allocation.multi_resolution`). Rounding
-the terms there makes it another test, one that knows slightly less; so its value is a lower bound for the plain test
-above, which is what a reader would run. The paper's event {max_t w_t >= C} is always tried as well.
+PLD under pure noise, and with one term shifted, is computed on a multi-resolution grid
+(`calipers.pld.allocation.multi_resolution`). Rounding the terms there makes it another test, one that knows slightly
+less; so its value is a lower bound for the plain test above, which is what a reader would run. The paper's event
+{max_t w_t >= C} is always tried as well.
 
 A record that is in the remainder in an epoch (N is not a multiple of B, and the leftovers are random) changes no batch:
 with probability 1 - r both hypotheses show pure noise. The best event is then
@@ -27,7 +27,6 @@ remainder, `calipers.pld.allocation.full_epoch` and `calipers.pld.allocation.bat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -38,16 +37,9 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
-from calipers.pld.allocation.average import (
-    AllocatedEpoch,
-    cell_error,
-    normal_cells,
-    refined,
-    shared_depth,
-    single_depth,
-)
+from calipers.pld.allocation.adaptive_sign_rounds import RoundStrategy, seen
+from calipers.pld.allocation.average import AllocatedEpoch, shared_depth, single_depth
 from calipers.pld.allocation.average_tests import SMALLEST_PROBABILITY, EventFamily, MaximumTests, tail_families
-from calipers.pld.allocation.cyclic_tests import COARSEST, cyclic_tests
 from calipers.pld.allocation.multi_resolution import multiplied, placed
 from calipers.pld.allocation.pmf_of_tests import curve_of_tests, pmf_of_tests
 from calipers.pld.allocation.resolution_plan import resolution_plans
@@ -61,29 +53,17 @@ _CLEARLY_LESS, _MUCH_LESS = 0.99, 0.5
 """Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it, or
 not even better tuned ones."""
 _THE_SAME = 1e-5
-_PMF_RESOLUTION, _CURVE_RESOLUTION = 0.06, 0.05
+_PMF_RESOLUTION = 0.06
 _FINEST_RESOLUTION = 0.02
 _USUAL_LOG_TAIL, _LOWEST_LOG_TAIL = -40.0, -560.0
-_SCORE_CELL = 0.008
-"""Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
-_OFTEN, _SHOWN, _CLOSE = (1e-3, 0.1), 1e-4, 0.75
-"""Tests of a PLD or a curve are made on a circle, which takes a third of the time, where the last ones showed more than
-this, forward and reversed (which are about the least possible sums, where a multi-resolution grid is finer), where
-they show more than the second themselves, so that rarer ones of the same sum are not missed, and where it is no
-coarser than this.
-"""
-_HIGH_NOISE, _ROUGHLY, _NEXT_TO_NOTHING, _NEGLIGIBLE = 1e-7, 0.1, 0.1, 12.0
-"""Once tests show less than the first, multi-resolution grids may be this rough; the third is a share of the least
-that counts. Tests of a PLD end where they show e^12 times what was asked for, as a proof does, and tests on the
-largest observation are left.
-"""
+_HIGH_NOISE, _ROUGHLY, _NEGLIGIBLE = 1e-7, 0.1, 12.0
+"""Once tests show less than the first, multi-resolution grids may be this rough. Tests end where they show e^12 times
+what was asked for, as a proof does, and tests on the largest observation are left."""
 _MANY = 256
-"""Ladders of so many rounds are slow, and tests of neighboring epsilons much the same: every other one will do."""
-_SELDOM = 3, 0.2
-"""Reversed tests of a single epoch show less than forward ones: one of so many of these epsilons, and how finely."""
+"""Sums of so many rounds are slow, and tests of neighboring epsilons much the same: every other one will do."""
 _PMF_EPSILONS = (0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0)
 """Where the tests of a PLD are tuned, in units of 1/sigma if that is below 1."""
 
@@ -113,47 +93,22 @@ class ShuffleTest:
 
 
 @lru_cache(maxsize=16)
-def _observed(sigma: float, rounds: int, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
+def _observed(played: RoundStrategy, rounds: int, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
     """Middles of cells of one observation, rows of their masses (noise, present, absent) and the error of these."""
-    width = 1.0 / sigma
-    reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
-    ends = refined(np.array([-reach, reach + 2.0 * width]), _SCORE_CELL)
-    points, weights = normal_cells(ends)
-    masses = [
-        (np.exp(-0.5 * (points - shift) ** 2) * weights).sum(axis=1) / math.sqrt(2.0 * math.pi)
-        for shift in (0.0, _PRESENT * width, _ABSENT * width)
-    ]
-    error = cell_error(float(np.max(np.abs(ends))) + 2.0 * width, 0.5 * _SCORE_CELL)
-    return 0.5 * (ends[1:] + ends[:-1]), np.stack(masses), error
-
-
-def _scores(sigma: float, rounds: int, log_factor: float, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
-    """Scores U - e^log_factor V of the cells of one observation, their masses and the error of these."""
-    width = 1.0 / sigma
-    middle, masses, error = _observed(sigma, rounds, log_tail)
-    # V (U/V - k); the score of a whole cell is that of its middle. What lies beyond the cells never rejects.
-    exponent = width * middle - 0.5 * width * width
-    largest = _FAR * rounds * math.exp(max(log_factor, 0.0))
-    against = np.exp(np.minimum(exponent - width * width, 300.0)) - math.exp(log_factor)
-    return np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest), masses, error
-
-
-@lru_cache(maxsize=64)
-def _on_cyclic_lattice(
-    attack: ShuffleAttack, log_factor: float, resolution: float, log_tail: float, coarsest: float
-) -> tuple[EventFamily, EventFamily] | None:
-    """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed; None where grids are better."""
-    scores = _scores(attack.sigma, attack.rounds, log_factor, log_tail)
-    return cyclic_tests(*scores, attack.rounds, attack.participation, log_factor, resolution, coarsest)
+    means = 0.0, played.present, played.absent
+    middle, masses, error = seen(means, played.present, rounds, log_tail)
+    return middle, np.stack([masses[mean] for mean in means]), error
 
 
 @lru_cache(maxsize=64)
 def _on_grid(
     attack: ShuffleAttack, log_factor: float, resolution: float, log_tail: float
 ) -> tuple[EventFamily, EventFamily]:
-    """The same tests wherever they are."""
+    """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
     rounds, participation = attack.rounds, attack.participation
-    scores, masses, error = _scores(attack.sigma, rounds, log_factor, log_tail)
+    played = RoundStrategy(_PRESENT / attack.sigma, _ABSENT / attack.sigma)
+    middle, masses, error = _observed(played, rounds, log_tail)
+    scores = played.score(middle, math.exp(log_factor), _FAR * rounds * math.exp(max(log_factor, 0.0)))
     if log_factor < 0.0:
         # Reversed events lie near the least possible sum, so the multi-resolution grid is to be fine there: it starts
         # at that point.
@@ -185,8 +140,7 @@ class ShuffleAttack(AllocatedEpoch, AttainedPair):
 
     def families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
         """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
-        found = _on_cyclic_lattice(self, log_factor, resolution, log_tail, COARSEST)
-        return found or _on_grid(self, log_factor, resolution, log_tail)
+        return _on_grid(self, log_factor, resolution, log_tail)
 
     def best_test(self, epsilon: float) -> ShuffleTest:
         """The best test found at epsilon >= 0. Post-condition: delta_S(epsilon) >= its delta, which is 0 at worst."""
@@ -241,7 +195,8 @@ class ShuffleAttack(AllocatedEpoch, AttainedPair):
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """What tests of one epoch attain, their null "record absent", down to about `smallest_delta`."""
-        return _curve(self, smallest_delta)
+        log_tail = single_depth(smallest_delta)
+        return curve_of_tests(*_tests(self, _PMF_RESOLUTION, log_tail), log_tail)
 
     @property
     def single_attack(self) -> ShuffleAttack:  # type: ignore[override]
@@ -254,41 +209,17 @@ class ShuffleAttack(AllocatedEpoch, AttainedPair):
         `Side.UPPER` raises `UnsupportedError`.
         """
         POSITIVE_PROBABILITY.check("resolution", resolution)
-        return _pmf(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
+        log_tail = shared_depth(log_tail)
+        return pmf_of_tests(*_tests(self, max(resolution, _FINEST_RESOLUTION), log_tail), log_tail)
 
 
 @lru_cache(maxsize=24)
-def _pmf(attack: ShuffleAttack, resolution: float, log_tail: float) -> PrivacyLossPmf:
+def _tests(attack: ShuffleAttack, resolution: float, log_tail: float) -> tuple[list[EventFamily], list[EventFamily]]:
+    """Tests on sums and on the largest observation, forward and reversed."""
     forward, backward = _maxima(attack, log_tail)
-    least, epsilons = math.exp(log_tail + _NEGLIGIBLE), _pmf_epsilons(attack)
-    forward += _scan(attack, 1.0, epsilons, resolution, log_tail, least)
-    backward += _scan(attack, -1.0, epsilons, resolution, log_tail, least)
-    return pmf_of_tests(forward, backward, log_tail)
-
-
-@lru_cache(maxsize=8)
-def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
-    log_tail = single_depth(smallest_delta)
-    forward, backward = _maxima(attack, log_tail)
-    least, epsilons, (every, rough) = max(smallest_delta, math.exp(log_tail)), _pmf_epsilons(attack), _SELDOM
-    # At 0 forward and reversed tests are those of one sum, which whoever asks for the advantage wants as well.
-    deep = min(log_tail, _USUAL_LOG_TAIL)
-    at_zero, some = attack.families(0.0, deep, _TEST_RESOLUTION), epsilons[1:]
-    forward.append(at_zero[False])
-    backward.append(at_zero[True])
-    everywhere = (
-        _on_cyclic_lattice(attack, 0.0, _TEST_RESOLUTION, deep, COARSEST) is None
-    )  # else rare ones are left out
-    if everywhere and attack.rounds > _MANY:
-        some = epsilons[2:]
-    forward += _scan(attack, 1.0, some, _CURVE_RESOLUTION, log_tail, least, forward if everywhere else ())
-    some = epsilons[every::every]
-    backward += _scan(attack, -1.0, some, rough, log_tail, least, backward if everywhere else ())
-    return curve_of_tests(forward, backward, log_tail)
-
-
-def _pmf_epsilons(attack: ShuffleAttack) -> list[float]:
-    return [min(1.0, attack.shift) * each for each in _PMF_EPSILONS]
+    forward += _scan(attack, 1.0, resolution, log_tail)
+    backward += _scan(attack, -1.0, resolution, log_tail)
+    return forward, backward
 
 
 def _maxima(attack: ShuffleAttack, log_tail: float) -> tuple[list[EventFamily], list[EventFamily]]:
@@ -299,38 +230,19 @@ def _maxima(attack: ShuffleAttack, log_tail: float) -> tuple[list[EventFamily], 
     return [forward], [backward]
 
 
-def _scan(
-    attack: ShuffleAttack,
-    sign: float,
-    epsilons: list[float],
-    resolution: float,
-    log_tail: float,
-    least: float,
-    made: Sequence[EventFamily] = (),
-) -> list[EventFamily]:
-    """Tests on sums, forward or reversed, for all epsilon at which one may show more than `least`.
-
-    `made`: tests on the largest observation, and those on a sum that there are already. Where all of them show next to
-    nothing, so does another sum.
-    """
+def _scan(attack: ShuffleAttack, sign: float, resolution: float, log_tail: float) -> list[EventFamily]:
+    """Tests on sums, forward or reversed, for all epsilon at which one may show anything that counts."""
     found: list[EventFamily] = []
-    shown, last, fall, passed = made[-1].best(0.0)[0] if made else 1.0, 0.0, 0.0, False
-    for epsilon in epsilons:
+    shown, last, fall, least = 1.0, 0.0, 0.0, math.exp(log_tail + _NEGLIGIBLE)
+    for each in _PMF_EPSILONS[:: 2 if attack.rounds > _MANY else 1]:
         # A record that is hidden shows no more than one whose round is known. What reversed tests show falls ever
         # faster, as there is a least ratio.
+        epsilon = min(1.0, attack.shift) * each
         known, expected = float(gaussian_delta(attack.shift, epsilon)), shown * math.exp(-fall * (epsilon - last))
         if min(known, expected) <= least:
             break
-        if made and max(tests.best(epsilon)[0] for tests in (*made, *found)) <= _NEXT_TO_NOTHING * least:
-            break
-        if passed:
-            passed = False
-            continue
         fine = resolution if shown > _HIGH_NOISE else max(resolution, _ROUGHLY)
-        both = _on_cyclic_lattice(attack, sign * epsilon, fine, log_tail, _CLOSE) if shown > _OFTEN[sign < 0] else None
-        if both is None or both[sign < 0].best(epsilon)[0] <= _SHOWN:
-            both, passed = _on_grid(attack, sign * epsilon, fine, log_tail), attack.rounds > _MANY
-        found.append(both[sign < 0])
+        found.append(_on_grid(attack, sign * epsilon, fine, log_tail)[sign < 0])
         before, shown = shown, found[-1].best(epsilon)[0]
         if sign < 0 and epsilon > last and shown > 0.0:
             fall = math.log(before / shown) / (epsilon - last)

@@ -7,12 +7,13 @@ if at least one record is in the remainder, R >= 1, then for every k > 0 and gra
     D_k <= (B/N) E[ (X*_1 + ... + X*_M - (R/B)(k - 1))+ ]
 
 with independent copies of the worst-case term X* of `calipers.pld.allocation.worst_case_term`. The idea: x takes the
-place of a representative of its batch, and the displaced record goes to the dropped remainder, where nobody
-looks; so nothing but one batch sum depends on where x is.
+place of a representative of its batch, and the displaced record goes to the remainder, where nobody looks; so nothing
+but one batch sum depends on where x is. The recursion (`calipers.pld.allocation.recursion`) is sharper where many terms
+add up, worst-case terms are where one of them decides, or events are rare: every node is the smaller of the two.
 
 The bound holds at each k by itself. The true divergence is convex in k, so a few nodes give a pessimistic PLD of the
 epoch (`calipers.pld.core.profile_pmf`), and epochs multiply. Given the order, batches are fixed, so r times the
-divergence of one Gaussian release, r = M B / N, is a bound too; every node is the smaller of the two.
+divergence of one Gaussian release, r = M B / N, is a bound too; no node is larger.
 
 When there is no remainder, see `calipers.pld.allocation.full_epoch`.
 """
@@ -20,12 +21,10 @@ When there is no remainder, see `calipers.pld.allocation.full_epoch`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from functools import lru_cache
-
-import numpy as np
 
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
@@ -38,7 +37,7 @@ from calipers.numerics.normal import (
 )
 from calipers.pld.allocation.average import AllocatedEpoch, shared_depth, single_depth
 from calipers.pld.allocation.crossing import Crossing
-from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, last_slope, scan_epsilons
+from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, scan_epsilons
 from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, USUAL, Effort, recursion_divergence
 from calipers.pld.allocation.worst_case_sums import divergences
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm, replaced, zeroed_out
@@ -61,10 +60,8 @@ _FAR, _FARTHEST = 1e-9, 2e-12
 _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
-_WORTH, _RARE, _LESS, _SPARSE = 0.998, 1e-7, 0.8, 3
-"""Where one control for every threshold is not tried: it gains little, or what it is about hardly happens, or is less
-than this share of what the other direction shows of a single epoch, whose curve is read where the larger one counts. Of
-so many nodes there one will do."""
+_WORTH, _RARE = 0.998, 1e-7
+"""Where one control for every threshold is not tried: it gains little, or what it is about hardly happens."""
 _CUT = 16.0
 """How much deeper than its value a node of a profile is resolved."""
 _TOGETHER, _DEEPER = 16, 4.0
@@ -74,7 +71,7 @@ _FEW_ROUNDS = 32
 _CLEARLY, _CLEAR = 0.08, 0.97
 """What one control for every threshold gains, of log delta: more than fine multi-resolution grids do, which are then
 left out. And the share of what a rough multi-resolution grid says that it comes down to at least where that is left
-out.
+out, of a single delta.
 """
 _SETTLED, _HIDDEN = 0.9995, 0.99
 """Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
@@ -162,7 +159,14 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         return (False,) if self.symmetric else (False, True)
 
     def delta(self, epsilon: float) -> float:
-        """At least the divergence of one epoch at epsilon >= 0, in both directions."""
+        """The divergence of one epoch, from above (docs/theory/shuffling.md, section 8).
+
+        Args:
+            epsilon: At least 0.
+
+        Returns:
+            At least the divergence of every adaptive adversary at epsilon, in both directions.
+        """
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         known = self.known(epsilon)
         log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
@@ -184,7 +188,15 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         return min(value, by_dynamic_program)
 
     def epsilon(self, delta: float) -> float:
-        """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
+        """The epsilon of one epoch, from above (docs/theory/shuffling.md, section 8).
+
+        Args:
+            delta: In (0, 1).
+
+        Returns:
+            At least the smallest epsilon >= 0 at which the divergence of every adaptive adversary is at most delta, in
+            both directions.
+        """
         delta = OPEN_UNIT.check("delta", delta)
         log_tail = max(math.log(delta) - 20.0, _LOWEST_LOG_TAIL)
         if self.participation <= delta:
@@ -237,7 +249,7 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """The guarantee of one epoch with the null "record absent", resolved down to about `smallest_delta`."""
-        return curve_of_profile(*_directed(self, single_depth(smallest_delta), single=True))
+        return curve_of_profile(*_directed(self, single_depth(smallest_delta)))
 
     def upper(self, resolution: float = _GAP, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The pessimistic PLD of the epoch; what lies beyond its last node is added.
@@ -262,23 +274,21 @@ def _by_dynamic_program(epoch: ShuffledEpoch, epsilon: float, reverse: bool, eff
 
 @lru_cache(maxsize=16)
 def _pmf(epoch: ShuffledEpoch, log_tail: float) -> PrivacyLossPmf:
-    return pmf_of_profile(*_directed(epoch, log_tail, single=False))
+    return pmf_of_profile(*_directed(epoch, log_tail))
 
 
 @lru_cache(maxsize=16)
-def _directed(epoch: ShuffledEpoch, log_tail: float, single: bool) -> tuple[ProfileNodes, ProfileNodes | None]:
+def _directed(epoch: ShuffledEpoch, log_tail: float) -> tuple[ProfileNodes, ProfileNodes | None]:
     """Profiles of both directions, or of one that holds in both."""
     queries = _queries(epoch, False)
     ((_, (node, worst)),) = queries.along([0.0], log_tail, -math.inf)
     start = node, worst if worst <= _RARE else min(worst, epoch.by_dynamic_program(0.0, False))
-    clear = epoch.alike and start[1] <= _CLEAR * worst
-    forward = _profile(epoch, False, log_tail, start, queries, clear)
+    forward = _profile(epoch, False, log_tail, start, queries)
     if epoch.symmetric:
         return forward, None
     # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
-    start, queries = (node, min(1.0, start[1] + math.expm1(2.0 * node))), _queries(epoch, True)
-    backward = _profile(epoch, True, log_tail, start, queries, clear, forward if single else None)
-    return forward, _filled(queries, backward, forward, log_tail) if single else backward
+    start = node, min(1.0, start[1] + math.expm1(2.0 * node))
+    return forward, _profile(epoch, True, log_tail, start, _queries(epoch, True))
 
 
 def _queries(epoch: ShuffledEpoch, reverse: bool) -> Queries:
@@ -294,32 +304,18 @@ def _queries(epoch: ShuffledEpoch, reverse: bool) -> Queries:
 
 
 def _profile(
-    epoch: ShuffledEpoch,
-    reverse: bool,
-    log_tail: float,
-    start: tuple[float, float],
-    queries: Queries,
-    clear: bool,
-    other: ProfileNodes | None = None,
+    epoch: ShuffledEpoch, reverse: bool, log_tail: float, start: tuple[float, float], queries: Queries
 ) -> list[tuple[float, float]]:
-    """Nodes from that at 0 to where the divergence is negligible, dense on the scale of log L.
-
-    Where the `other` direction's bound is clearly larger, nodes need not be as low as they could be, nor as dense.
-    """
-    places, bounds = np.array(other or [(0.0, 0.0)]).T
-
-    def less(node: float, value: float) -> bool:
-        return value < _LESS * float(np.interp(node, places, bounds))
-
+    """Nodes from that at 0 to where the divergence is negligible, dense on the scale of log L."""
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = scan_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
     end = log_tail + _NEGLIGIBLE
-    first = _by_dynamic_program_first(epoch, reverse, epsilons, start, log_tail, less, queries) if clear else []
-    profile, gain, above = [start, *first], 0.0, 0
+    profile, gain, above = [start], 0.0, 0
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
-    for epsilon, (node, value) in _scan(epoch, epsilons, log_tail, profile, less, queries):
-        if gain < _WORTH and value > _RARE and not less(node, value):
+    before = start[0], math.log(max(start[1], 1e-300))
+    for epsilon, (node, value) in queries.along(epsilons[1:], log_tail, end, math.log(epoch.far), before):
+        if gain < _WORTH and value > _RARE:
             # Far out one term decides, and one control for every threshold is as good as one for all.
             better = epoch.by_dynamic_program(epsilon, reverse)
             gain, value = better / value, min(value, better)
@@ -336,65 +332,3 @@ def _profile(
         if profile[-1][1] <= math.exp(end):
             break
     return profile
-
-
-def _by_dynamic_program_first(
-    epoch: ShuffledEpoch,
-    reverse: bool,
-    epsilons: Sequence[float],
-    start: tuple[float, float],
-    log_tail: float,
-    less: Callable[[float, float], bool],
-    queries: Queries,
-) -> list[tuple[float, float]]:
-    """Nodes after the first at which one control for every threshold is clearly better, without looking at worst-case
-    terms.
-
-    It gains ever more, and from some epsilon on ever less: if it gains at 0 and where it is tried last it does between.
-    """
-    found = [start]
-    for epsilon in epsilons[1:]:
-        value = epoch.by_dynamic_program(epsilon, reverse)
-        if not _RARE < value < found[-1][1] or less(epsilon, value):
-            break
-        found.append((epsilon, value))
-    if len(found) < _SPARSE:
-        return []
-    _, (_, worst) = next(_scan(epoch, epsilons, log_tail, found[:-1], less, queries))
-    return found[1:-1] if found[-1][1] < _CLEAR * worst else []
-
-
-def _scan(
-    epoch: ShuffledEpoch,
-    epsilons: Sequence[float],
-    log_tail: float,
-    before: ProfileNodes,
-    less: Callable[[float, float], bool],
-    queries: Queries,
-) -> Iterator[tuple[float, tuple[float, float]]]:
-    """(epsilon, node) of the epsilons after those `before`; of those after one of `less` worth some are left out."""
-    end, far = log_tail + _NEGLIGIBLE, math.log(epoch.far)
-    last = before[-1]
-    for epsilon, found in queries.along(epsilons[len(before) :], log_tail, end, far, *last_slope(*before[-2:])):
-        yield epsilon, found
-        if less(*found):
-            rest = epsilons[epsilons.index(epsilon) + _SPARSE :: _SPARSE]
-            yield from queries.along(rest, log_tail, end, far, *last_slope(last, found))
-            return
-        last = found
-
-
-def _filled(queries: Queries, backward: ProfileNodes, forward: ProfileNodes, log_tail: float) -> ProfileNodes:
-    """With reversed nodes where chords between those that are there pass the other direction's bound."""
-    nodes, values = np.array(backward).T
-    epsilons, bounds = np.array(forward).T
-    chords = np.interp(np.exp(epsilons), np.exp(nodes), values)
-    apart = np.abs(epsilons - nodes[np.minimum(np.searchsorted(nodes, epsilons - 1e-9), len(nodes) - 1)]) > 2e-9
-    missing = epsilons[(chords > bounds) & apart & (epsilons < nodes[-1])].tolist()
-    if not missing:
-        return backward
-    after = int(np.searchsorted(nodes, missing[0]))
-    _, fall = last_slope(*backward[after - 1 : after + 1])
-    start = nodes[after - 1], math.log(values[after - 1])
-    found = queries.along(missing, log_tail, -math.inf, start=start, fall=fall)
-    return sorted([*backward, *(node for _, node in found)])

@@ -1,4 +1,4 @@
-"""The distribution of a sum of worst-case terms, on multi-resolution grids or by transforms.
+"""The distribution of a sum of worst-case terms, on multi-resolution grids.
 
 The divergence of a record hidden in one of M rounds is at most r/M E[(X_1 + ... + X_M - threshold)+] for independent
 copies of its worst-case term (`calipers.pld.allocation.worst_case_term`), where r is the probability that it takes part
@@ -31,7 +31,6 @@ node moves right by 2e.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -43,8 +42,8 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.average import CELL_WEIGHTS, cell_error, cell_points, lattice_points, normal_cells, refined
-from calipers.pld.allocation.fourier_sum import LONGEST, RepeatedTerms, one_split, payoff_by_fourier
-from calipers.pld.allocation.multi_resolution import UNDERFLOW, MultiResolutionSum, ResolutionPlan, multiplied, placed
+from calipers.pld.allocation.fourier_sum import RepeatedTerms
+from calipers.pld.allocation.multi_resolution import UNDERFLOW, MultiResolutionSum, ResolutionPlan, placed
 from calipers.pld.allocation.resolution_plan import resolution_plans, typical
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
@@ -171,10 +170,6 @@ class WorstCaseSum:
         beyond = 2.0 * math.exp(self.log_loss)
         return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
 
-    def grid(self, plans: Sequence[ResolutionPlan], shifts: tuple[float, ...] = ()) -> MultiResolutionSum:
-        """The distribution of the sum under noise, and with one round shifted by each of `shifts`."""
-        return multiplied(self.one(plans[0], shifts), self.rounds, plans)
-
     def terms(self, plan: ResolutionPlan, step: float) -> tuple[RepeatedTerms, float, float]:
         """All terms on one lattice of this step, and the mass and moment that their sum lost."""
         one = self.one(plan)
@@ -208,24 +203,6 @@ def _plain(term: WorstCaseTerm, end: float) -> tuple[FloatArray, FloatArray]:
             "bound is computed for it. Use a larger noise_multiplier."
         )
     return values, density
-
-
-def stop_loss_by_fourier(total: WorstCaseSum, threshold: float, rounded: float, resolution: float) -> float | None:
-    """At least the expected stop-loss transform, by transforms (`calipers.pld.allocation.fourier_sum`); None where a
-    grid is better.
-    """
-    if total.hopeless(resolution):
-        return None
-    plan = min((one_split(way) for way in total.plans(resolution)), key=lambda each: each.step)
-    if total.clipped[1] > LONGEST * plan.step:
-        return None
-    terms, lost, lost_moment = total.terms(plan, plan.step)
-
-    def stop_loss(sums: FloatArray) -> FloatArray:
-        return np.maximum(sums - threshold + rounded, 0.0)
-
-    found = payoff_by_fourier([terms], stop_loss, threshold, resolution)
-    return None if found is None else found + total.left_out(lost_moment) + 2.0 * rounded * lost
 
 
 def threshold_of(term: WorstCaseTerm, rounds: int, participation: float) -> tuple[float, float]:

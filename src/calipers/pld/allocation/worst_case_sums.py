@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 import numpy as np
 
@@ -24,8 +23,8 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.fourier_sum import Payoff
 from calipers.pld.allocation.lattice_segment import LatticeSegment
-from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, added, multiplied, one_more
-from calipers.pld.allocation.worst_case_sum import LARGEST_ERROR, WorstCaseSum, stop_loss_by_fourier, threshold_of
+from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, added, multiplied
+from calipers.pld.allocation.worst_case_sum import LARGEST_ERROR, WorstCaseSum, threshold_of
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
 Nodes = list[tuple[float, float]]
@@ -34,9 +33,18 @@ Nodes = list[tuple[float, float]]
 def divergence(
     term: WorstCaseTerm, rounds: int, participation: float, resolution: float, log_tail: float
 ) -> tuple[float, float]:
-    """(node, delta): r/M E[(X_1 + ... + X_M - threshold)+] at the node is at most delta <= 1.
+    """The divergence that a sum of worst-case terms bounds, at one epsilon (docs/theory/shuffling.md, section 7).
 
-    The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
+    Args:
+        term: The worst-case term at epsilon >= 0.
+        rounds: How many independent copies there are, M.
+        participation: The probability r in (0, 1] that the record takes part.
+        resolution: Of the multi-resolution grid; a smaller one gives a smaller delta.
+        log_tail: About the logarithm of the mass that may be cut, and is added.
+
+    Returns:
+        (node, delta) with r/M E[(X_1 + ... + X_M - threshold)+] at the node at most delta <= 1; the node is the term's
+        epsilon up to rounding, and no less.
     """
     return divergences([term], rounds, participation, resolution, log_tail)[0]
 
@@ -45,24 +53,8 @@ def divergences(
     terms: Sequence[WorstCaseTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    by_fourier = (_by_fourier(term, rounds, participation, resolution, log_tail) for term in terms)
-    found = [node for node in takewhile(lambda node: node is not None, by_fourier) if node is not None]
-    if len(found) < len(terms):
-        sums = [WorstCaseSum.deep(term, rounds, log_tail) for term in terms[len(found) :]]
-        found += _by_grids(sums, (rounds,), participation, resolution)[0]
-    return found
-
-
-def divergences_too(
-    terms: Sequence[WorstCaseTerm], rounds: int, resolution: float, log_tail: float
-) -> tuple[Nodes, Nodes]:
-    """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    if _by_fourier(terms[0], rounds + 1, 1.0, resolution, log_tail) is not None:
-        few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
-    else:
-        sums = [WorstCaseSum.deep(term, rounds + 1, log_tail) for term in terms]
-        few, more = _by_grids(sums, (rounds, rounds + 1), 1.0, resolution)
-    return few, more
+    sums = [WorstCaseSum.deep(term, rounds, log_tail) for term in terms]
+    return _by_grids(sums, participation, resolution)
 
 
 def rough_stop_losses(
@@ -79,37 +71,19 @@ def rough_stop_losses(
     return np.ldexp(1.0, np.arange(len(plans))), np.array(stop_losses)
 
 
-def _by_fourier(
-    term: WorstCaseTerm, rounds: int, participation: float, resolution: float, log_tail: float
-) -> tuple[float, float] | None:
-    """As `divergence`, by transforms, one epsilon at a time; None where grids are better."""
-    threshold, rounded = threshold_of(term, rounds, participation)
-    total = WorstCaseSum.deep(term, rounds, log_tail).ended(threshold)
-    gain = stop_loss_by_fourier(total, threshold, rounded, resolution)
-    return None if gain is None else _node(total, participation, rounds, gain)
-
-
 def _node(total: WorstCaseSum, participation: float, rounds: int, gain: float) -> tuple[float, float]:
     return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
 
 
-def _by_grids(
-    sums: Sequence[WorstCaseSum], counts: Sequence[int], participation: float, resolution: float
-) -> list[Nodes]:
-    """For each of the counts of rounds, of which the second is one more than the first."""
-    thresholds = [[threshold_of(one.term, count, participation) for one in sums] for count in counts]
-    sums = [one.ended(threshold) for one, (threshold, _) in zip(sums, thresholds[0], strict=True)]
-    gains = np.full((len(counts), len(sums)), math.inf)
-    for plans, centered in alike(sums, [threshold for threshold, _ in thresholds[0]], resolution):
-        first = _joint([one.one(plans[0]) for one in centered])
-        totals = [multiplied(first, counts[0], plans)]
-        totals += [one_more(totals[0], first, plans)] if len(counts) > 1 else []
-        for found, total, asked in zip(gains, totals, thresholds, strict=True):
-            found[:] = np.minimum(found, np.ravel(_expected(total, centered, [_stop_loss(*each) for each in asked])))
-    return [
-        [_node(one, participation, count, float(gain)) for one, gain in zip(sums, found, strict=True)]
-        for count, found in zip(counts, gains, strict=True)
-    ]
+def _by_grids(sums: Sequence[WorstCaseSum], participation: float, resolution: float) -> Nodes:
+    rounds = sums[0].rounds
+    asked = [threshold_of(one.term, rounds, participation) for one in sums]
+    sums = [one.ended(threshold) for one, (threshold, _) in zip(sums, asked, strict=True)]
+    gains = np.full(len(sums), math.inf)
+    for plans, centered in alike(sums, [threshold for threshold, _ in asked], resolution):
+        found = _expected(shared_grid(centered, plans), centered, [_stop_loss(*each) for each in asked])
+        gains = np.minimum(gains, np.ravel(found))
+    return [_node(one, participation, rounds, float(gain)) for one, gain in zip(sums, gains, strict=True)]
 
 
 def _stop_loss(threshold: float, rounded: float) -> Payoff:
