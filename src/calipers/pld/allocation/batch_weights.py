@@ -67,6 +67,8 @@ class Majorant(NamedTuple):
     """Weights above those of the later batches: `many` of `low`, `few` of `high`; `exposed`: what they do not cover.
 
     `pool`: how many batches the displaced record may go to. `alone`: at least E[A_u] where weights are not covered.
+    `stages`: after how many batches everything is revealed, by the rule of `calipers.pld.allocation.rejection`, or 0.
+    Where weights add up to more than those of the later batches do, k - 1 times the difference is added to the sum.
     """
 
     many: int
@@ -76,6 +78,7 @@ class Majorant(NamedTuple):
     exposed: float
     pool: int = 1
     alone: float = 0.0
+    stages: int = 0
 
     def squares(self, width: float) -> float:
         """About the variance of the sum: of a few terms the worst case is all that is known, which may vary more."""
@@ -192,9 +195,9 @@ def _majorants(weights: _Weights, later: float, batches: int, exponent: float, s
             level = (later - few * high) / many
             found.append(shown._replace(many=many, low=level, few=few, high=high, exposed=min(1.0, share)))
     even = int(later / high)  # all weights are at most as large
-    if even > 1:
-        level = later / even
-        found.append(shown._replace(many=even - 1, low=level, few=1, high=level, exposed=min(1.0, share)))
+    for count, level in ((even, later / max(even, 1)), (even + 1, high)):
+        if count > 1:
+            found.append(shown._replace(many=count - 1, low=level, few=1, high=level, exposed=min(1.0, share)))
     return found
 
 
