@@ -190,7 +190,8 @@ def _majorants(epoch: FullEpoch, several: bool) -> tuple[list[Majorant], FloatAr
     """All that are tried, about as many equal weights as they are, and what they expose: a share, and a constant."""
     sizes = epoch.batch_size, epoch.dataset_size
     pools = [pool for pool in _POOLS if pool == 1 or (several and _EVEN * pool**2 <= epoch.rounds)]
-    found = [find_majorant(1.0 / epoch.sigma, *sizes, exponent, pool) for pool in pools for exponent in EXPONENTS]
+    r, raised = 1.0 / epoch.sigma, not several
+    found = [find_majorant(r, *sizes, exponent, pool, raised) for pool in pools for exponent in EXPONENTS]
     majorants = [each for each in found if each is not None]
     squares = [each.squares(1.0 / epoch.sigma) + each.pool**2 for each in majorants]
     exposed, alone = (
