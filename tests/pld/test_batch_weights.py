@@ -10,9 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from calipers.numerics.normal import gaussian_delta
+from calipers.pld.allocation import recursion
 from calipers.pld.allocation.batch_weights import (
     Majorant,
     by_mean_weight,
+    dynamic_program_with_first,
     find_majorant,
     first_payoff,
     loss_share,
@@ -20,6 +22,7 @@ from calipers.pld.allocation.batch_weights import (
     worst_case_with_first,
 )
 from calipers.pld.allocation.full_epoch import FullEpoch
+from calipers.pld.allocation.recursion import QUICK
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm, replaced, zeroed_out
 
@@ -247,6 +250,31 @@ def test_sums_that_share_a_ladder_are_paid_what_simulated_ones_are(kind: str) ->
         mean, error = float(paid.mean()), float(paid.std()) / math.sqrt(len(paid))
         assert term.epsilon <= node <= term.epsilon + 1e-12
         assert mean - 4.0 * error <= 100.0 * value <= 1.12 * mean + 4.0 * error
+
+
+def test_weights_may_be_raised_if_what_they_lose_is_added() -> None:
+    """Weights 1.9 and 0.1 of two batches lie below 1.9 twice and 1.8 (k - 1) more: by quadrature, without tolerance."""
+    epoch, raised, epsilon = FullEpoch(2.0, 3, 1.0, False, 100, 300), Majorant(1, 1.9, 1, 1.9, 0.0), 0.8
+    term = epoch.term(epsilon, False)
+    value = epoch.with_majorant(raised, (epsilon,), False, 0.1, -40.0)[0][1]
+    z = np.linspace(-8.0, 8.0, 801)
+    mass = np.exp(-0.5 * z * z) / np.exp(-0.5 * z * z).sum()
+    sums = 1.9 * term.value(z)[:, None] + 0.1 * term.value(z)
+    paid = mass @ np.interp(sums, *first_payoff(term, epoch.known(epsilon))) @ mass / 3.0
+    assert paid <= value <= 6.0 * paid
+    # Whatever they add up to, J is asked 1.8 (k - 1) farther out.
+    at = np.array([-5.0, -2.0, -0.5, 0.0, 1.0])
+    farther = np.interp(at + 1.8 * math.expm1(epsilon), *first_payoff(term, epoch.known(epsilon)))
+    assert np.all(np.interp(at, *epoch.payoff(epsilon, False, raised)) >= farther * (1.0 - 1e-12))
+
+
+def test_pairs_of_sums_are_paid_what_transforms_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where transforms have no digits every pair of a block and a heavy term is looked at: the same value."""
+    term, covered = zeroed_out(2.0, 0.3, False), Majorant(8, 1.02, 1, 1.1, 0.0)
+    payoff = first_payoff(term, float(gaussian_delta(0.5, 0.3)))
+    by_fourier = dynamic_program_with_first(term, payoff, covered, 0.1, -40.0, QUICK)
+    monkeypatch.setattr(recursion, "payoff_by_fourier", lambda *_, **__: None)
+    assert dynamic_program_with_first(term, payoff, covered, 0.1, -40.0, QUICK) == pytest.approx(by_fourier, rel=1e-4)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -1,4 +1,4 @@
-"""Who made room is said batch by batch, by rejection: every step of the proof, by enumeration or quadrature."""
+"""Who made room is said batch by batch, one or none: every step of the proof, by enumeration or quadrature."""
 
 from __future__ import annotations
 
@@ -10,187 +10,210 @@ import pytest
 from numpy.typing import NDArray
 
 from calipers.numerics.normal import gaussian_delta
-from calipers.pld.allocation.batch_weights import worst_case_with_first
+from calipers.pld.allocation.batch_weights import Majorant, worst_case_with_first
 from calipers.pld.allocation.full_epoch import FullEpoch
 from calipers.pld.allocation.recursion import QUICK, USUAL, Effort
-from calipers.pld.allocation.rejection import Rejection, rejection_payoff
+from calipers.pld.allocation.rejection import acceptance, rejection_payoff
+from calipers.pld.allocation.release_payoff import gradient_width
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm, replaced, zeroed_out
 
 Floats = NDArray[np.float64]
-Batches = tuple[tuple[int, ...], ...]
 KINDS = ("present", "absent", "replaced")
 
 
-def divided(records: range, sizes: tuple[int, ...]) -> list[Batches]:
-    """All ways to fill batches of these sizes."""
-    ends = np.cumsum((0, *sizes))
-    orders = itertools.permutations(records)
-    return sorted({tuple(tuple(sorted(o[a:b])) for a, b in itertools.pairwise(ends)) for o in orders})
+def ratio(c: float, z: float) -> float:
+    """W of a gradient c, where a batch shows z."""
+    return math.exp(c * z - 0.5 * c * c)
 
 
-def density(batches: Batches, shown: Floats, seen: Floats) -> float:
-    """Of what is seen, up to a constant."""
-    sums = [shown[t, list(batch)].sum() for t, batch in enumerate(batches)]
-    return math.exp(-0.5 * sum((s - m) ** 2 for s, m in zip(seen, sums, strict=True)))
+def level(ratios: Floats, short: float) -> Floats:
+    """The w at which the mean of min(1, W/w) over the last axis is 1 - short, by bisection."""
+    low, high = ratios.min(axis=-1), ratios.max(axis=-1) / (1.0 - short)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        enough = np.minimum(1.0, ratios / middle[..., None]).mean(axis=-1) >= 1.0 - short
+        low, high = np.where(enough, middle, low), np.where(enough, high, middle)
+    return np.asarray(low)
 
 
-def inverse_ratio(c: float, noise: float) -> float:
-    """g of a gradient c."""
-    return math.exp(-c * noise - 0.5 * c * c)
+def said(base: tuple[int, ...], u: int, sizes: tuple[int, ...], short: float, shown: Floats, seen: Floats) -> float:
+    """The density of the outputs and of a base with a hole in batch u, relative to noise, as the theorem has it."""
+    held = [*base[:u], 0, *base[u:]]
+    total = 1.0
+    for t in range(u):
+        w = float(level(np.array([ratio(shown[t, i], seen[t]) for i in base[t:]]), short))
+        total *= max(0.0, 1.0 - w / ratio(shown[t, held[t]], seen[t])) * ratio(shown[t, held[t]], seen[t])
+    rest = base[u:]
+    weights = [ratio(shown[u, j], seen[u]) for j in rest]
+    w = float(level(np.array(weights), short)) if rest else 0.0
+    after = math.prod(ratio(shown[t, j], seen[t]) for t, j in enumerate(rest, u + 1))
+    inside = sizes[u] * ratio(shown[u, 0], seen[u])
+    for t, (j, weight) in enumerate(zip(rest, weights, strict=True), u + 1):
+        inside += sizes[t] * min(w, weight) * ratio(shown[t, 0], seen[t]) / ratio(shown[t, j], seen[t])
+    return total * inside * after / sum(sizes)
 
 
-def said(base: Batches, u: int, cap: float, size: int, shown: Floats, seen: Floats) -> float:
-    """The density of the outputs and of a base with a hole in batch u, as the theorem has it."""
-    noise = [seen[t] - shown[t, list(base[t])].sum() for t in range(len(base))]
-    passed = math.prod(
-        max(0.0, 1.0 - sum(inverse_ratio(shown[t, i], noise[t]) for i in base[t]) / (cap * size)) for t in range(u)
-    )
-    total = math.exp(shown[u, 0] * noise[u] - 0.5 * shown[u, 0] ** 2)
-    for t in range(u + 1, len(base)):
-        for j in base[t]:
-            there = noise[u] - shown[u, j]  # the noise of batch u with j in the hole
-            sums = sum(inverse_ratio(shown[u, i], there) for i in (*base[u], j))
-            moved = shown[t, 0] - shown[t, j]
-            total += math.exp(moved * noise[t] - 0.5 * moved**2) / max(cap * size, sums)
-    return passed * total * density(base, shown, seen)
-
-
-@pytest.mark.parametrize("sizes", [(2, 2, 2), (1, 1, 1, 1), (2, 2, 1)])
-@pytest.mark.parametrize("cap", [1.05, 1.6])
-def test_the_rule_leaves_the_law_of_what_is_seen_as_it_is(sizes: tuple[int, ...], cap: float) -> None:
-    """All arrangements against all bases with a hole in some batch, adaptive gradients, at random outputs."""
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (2, 2, 1), (3, 3, 3, 1)])
+@pytest.mark.parametrize("short", [0.1, 0.4])
+def test_the_rule_leaves_the_law_of_what_is_seen_as_it_is(sizes: tuple[int, ...], short: float) -> None:
+    """All places of the representatives against all bases with a hole, adaptive gradients, at random outputs."""
     rng = np.random.default_rng(3)
-    count = sum(sizes)
+    count = len(sizes)
     for absent in (False, True):
-        slopes, starts = rng.uniform(-0.8, 0.8, (2, len(sizes), count))
-        seen = rng.normal(0.0, 1.5, len(sizes))
+        slopes, starts = rng.uniform(-0.8, 0.8, (2, count, count))
+        seen = rng.normal(0.0, 1.5, count)
         before = np.concatenate(([0.0], np.tanh(np.cumsum(seen))[:-1]))  # gradients depend on earlier outputs
         shown = starts + slopes * before[:, None]  # record 0 is x
         shown[:, 0] *= not absent
-        truth = np.mean([density(each, shown, seen) for each in divided(range(count), sizes)])
-        total = 0.0
-        for u, size in enumerate(sizes):
-            bases = divided(range(1, count), tuple(each - (t == u) for t, each in enumerate(sizes)))
-            total += size / count * float(np.mean([said(base, u, cap, sizes[0], shown, seen) for base in bases]))
+        orders = list(itertools.permutations(range(count)))
+        each = [sizes[o.index(0)] * math.prod(ratio(shown[t, j], seen[t]) for t, j in enumerate(o)) for o in orders]
+        truth = sum(each) / (sum(sizes) * math.factorial(count - 1))
+        bases = list(itertools.permutations(range(1, count)))
+        total = sum(np.mean([said(base, u, sizes, short, shown, seen) for base in bases]) for u in range(count))
         assert total == pytest.approx(truth, rel=1e-12)
 
 
-@pytest.mark.parametrize(("width", "batch", "cap"), [(1.0, 1, 2.0), (0.8, 4, 1.5), (0.5, 10, 1.3)])
-def test_deficits_are_no_larger_than_one_lognormal_makes_them(width: float, batch: int, cap: float) -> None:
-    """Convex functions of the mean deficit of later records, clusters of some shares, by 3,000 draws."""
-    rng, draws = np.random.default_rng(7), 3_000
-    z = np.linspace(-12.0, 12.0, 20_001)
-    weights = np.exp(-0.5 * z * z)
-    g = np.exp(width * z - 0.5 * width**2)
-    count, closest = 4 * batch - 1, 0.0
-    for share in (0.0, 0.3, 0.5):
-        signs = np.where(np.arange(count) < share * count, width, -width)
-        c = rng.permuted(np.tile(signs, (draws, 1)), axis=1)
-        own, later = c[:, : batch - 1], c[:, batch - 1 :]
-        there = rng.standard_normal((draws, 1)) - later  # the noise with one of the later records in the hole
-        sums = np.exp(-there[:, :, None] * own[:, None, :] - 0.5 * width**2).sum(axis=2)
-        sums += np.exp(-later * there - 0.5 * width**2)
-        deficits = np.maximum(1.0 - cap * batch / sums, 0.0).mean(axis=1)
-        for start in (0.0, 0.1, 0.3):
-            gained = np.maximum(deficits - start, 0.0)
-            exact = weights @ (g * np.maximum(1.0 - cap / g - start, 0.0)) / weights.sum()
-            assert gained.mean() - 5.0 * gained.std() / math.sqrt(draws) <= exact
-            closest = max(closest, gained.mean() / exact)
-    assert closest > 0.8
+def test_representatives_are_placed_as_the_sizes_of_batches_say() -> None:
+    """Batches of two, two and one: given all that is revealed, x is in each with a share of its size."""
+    sizes, found = (2, 2, 1), dict[object, dict[tuple[int, ...], float]]()
+    ends = np.cumsum((0, *sizes))
+    for order in itertools.permutations(range(5)):
+        batches = [order[a:b] for a, b in itertools.pairwise(ends)]
+        choices = [[0] if 0 in batch else list(batch) for batch in batches]
+        for chosen in itertools.product(*choices):
+            rest = tuple(frozenset(b) - {c} for b, c in zip(batches, chosen, strict=True))
+            places = found.setdefault((rest, frozenset(chosen)), {})
+            places[chosen] = places.get(chosen, 0.0) + 1.0 / math.prod(map(len, choices))
+    for places in found.values():
+        total = sum(places.values())
+        for chosen, mass in places.items():
+            assert mass / total == pytest.approx(sizes[chosen.index(0)] / 5.0 / 2.0)  # two others, in either order
 
 
-def stated(term: WorstCaseTerm, kind: str, rounds: int, lack: float, plan: Rejection, known: float, s: float) -> float:
-    """The payoff from its statement: one stage after the other, every mean by quadrature."""
-    r, k, c = (0.5 if kind == "replaced" else 1.0) * term.width, math.exp(term.epsilon), plan.cap
-    z = np.linspace(-11.0, 11.0, 8_001)
-    weights = np.exp(-0.5 * z * z)
-    weights /= weights.sum()
-    g, opposite = np.exp(r * z - 0.5 * r * r), np.exp(-r * z - 0.5 * r * r)
-    x = {"present": g - k, "absent": 1.0 - k * g, "replaced": g - k * opposite}[kind]
-    excess = float(weights @ np.maximum(g - c, 0.0))
-    total = 0.0
-    for i in range(plan.stages):
-        sums, drift = s + (k - 1.0) * (i + lack), (k - 1.0) * (rounds - 1 - i)
-        value = weights @ np.maximum(c * x + sums, 0.0)
-        if math.isinf(plan.split):
-            value += drift * excess
-        else:
-            near = sums + plan.split
-            # What a deficit of 1 - c/G adds, and beyond 0 a line of the same slope.
-            added = np.where(g > c, np.maximum(g * min(near, 0.0) + drift * (g - c), 0.0), 0.0)
-            value += weights @ added + max(near, 0.0) * 0.5 * math.erfc((math.log(c) / r - 0.5 * r) / math.sqrt(2.0))
-            value += weights @ np.maximum(c * x - plan.split, 0.0)
-        total += (1.0 - (1.0 - excess) / c) ** i / c * value
-    return total + (1.0 - (1.0 - excess) / c) ** plan.stages * (rounds - plan.stages) * known
+def gradients(width: float, share: float) -> list[Floats]:
+    """Gradients of twenty others: some opposed on a line, and all at right angles to each other."""
+    line = np.where(np.arange(20)[:, None] < 20 * share, -width, width) * np.eye(1, 20)
+    return [np.asarray(line), width * np.eye(20), 0.7 * line + 0.7 * width * np.eye(20)]
+
+
+@pytest.mark.parametrize(("width", "short"), [(1.0, 0.05), (1.0, 0.3), (0.5, 0.02), (2.0, 0.1)])
+def test_a_stage_says_who_made_room_at_least_as_often(width: float, short: float) -> None:
+    """(1 - d) E[w] of several choices of gradients, by 1,500 draws; the closest is not far."""
+    z = np.random.default_rng(5).standard_normal((1_500, 20))
+    closest = math.inf
+    for share in (0.0, 0.05, 0.3, 0.5):
+        for c in gradients(width, share):
+            w = (1.0 - short) * level(np.exp(z @ c.T - 0.5 * (c * c).sum(axis=1)), short)
+            assert acceptance(width, short) <= w.mean() + 5.0 * w.std() / math.sqrt(len(w))
+            closest = min(closest, float(w.mean()))
+    assert acceptance(width, short) > 0.3 * closest
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("plan", [(2.0, 4.0, 8), (1.4, 0.7, 8), (2.5, math.inf, 8), (3.0, math.inf, 3)])
-def test_the_payoff_is_what_the_theorem_says(kind: str, plan: tuple[float, float, int]) -> None:
-    """Never less at any place, and at the vertices next to nothing more."""
-    rounds, lack, known, chosen = 8, 0.3, 0.11, Rejection(*plan)
+def test_the_record_in_the_hole_is_worth_no_more_than_the_payoff_says(kind: str) -> None:
+    """E[(X + w s)+] of gradients on a line, x for and against them, by quadrature, against one stage."""
+    r, epsilon, rounds, n = 1.0, 0.7, 21, 17
+    k, short = math.exp(epsilon), 1.0 - n / (rounds - 1)
+    term = replaced(1.0, epsilon) if kind == "replaced" else zeroed_out(1.0, epsilon, kind == "absent")
+    known = float(gaussian_delta(2.0 if kind == "replaced" else 1.0, epsilon))
+    places, values = rejection_payoff(term, known, rounds, 0.0, Majorant(n - 1, 1.0, 1, 1.0, 0.0, stages=1))
+    z = np.linspace(-9.0, 9.0, 3_001)
+    mass = np.exp(-0.5 * z * z) / np.exp(-0.5 * z * z).sum()
+    closest = 0.0
+    for share, x in itertools.product((0.0, 0.05, 0.2, 0.5), (r, -r)):
+        c = np.where(np.arange(20) < 20 * share, -r, r)
+        w = level(np.exp(np.outer(z, c) - 0.5 * r * r), short)
+        own, other = {"present": (x, 0.0), "absent": (0.0, x), "replaced": (x, -x)}[kind]
+        hidden = np.exp(own * z - 0.5 * own**2) - k * np.exp(other * z - 0.5 * other**2)
+        said_now = (1.0 - short) * float(mass @ w)
+        for s in (-9.0, -3.0, -1.0, -0.2, 0.3, 2.0):
+            exact = float(mass @ np.maximum(hidden + w * s, 0.0)) + (1.0 - said_now) * (rounds - 1) * known
+            bound = float(np.interp(s, places, values))
+            assert exact <= bound
+            rest = (1.0 - acceptance(r, short)) * (rounds - 1) * known
+            closest = max(closest, float(mass @ np.maximum(hidden + w * s, 0.0)) / max(bound - rest, 1e-9))
+    assert closest > 0.15
+
+
+def stated(term: WorstCaseTerm, rounds: int, lack: float, plan: Majorant, known: float, s: float) -> float:
+    """The payoff from its statement: one stage after the other, every mean by quadrature."""
+    n, k, r = plan.many + plan.few, math.exp(term.epsilon), gradient_width(term)
+    short = 1.0 - n / (rounds - 1)
+    z = np.linspace(-12.0, 12.0, 12_001)
+    mass = np.exp(-0.5 * z * z) / np.exp(-0.5 * z * z).sum()
+    x, g = term.value(z), np.exp(r * z - 0.5 * r * r)
+    t = (np.arange(200) + 0.5) / 200 / (1.0 - short)
+    below = np.array([mass @ np.maximum(1.0 - g / each, 0.0) for each in t])
+    accepted = float(np.maximum(1.0 - below / short, 0.0).sum()) / 200
+    total = (rounds - plan.stages) * known
+    for i in range(plan.stages, 0, -1):
+        at = s + (k - 1.0) * (n - (1.0 - short) * (rounds - i) + lack)
+        root = np.sqrt(np.maximum(x if at < 0.0 else -x, 0.0))
+        hidden = mass @ np.maximum(root - math.sqrt(abs(at)), 0.0) ** 2 / short + (1.0 - k) * (at > 0.0)
+        later = max(at, 0.0) / (1.0 - short)
+        total = min(known, hidden) + max(later, accepted * later + (1.0 - accepted) * total)
+    return total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "stages"), [(16, 1), (15, 4), (18, 12)])
+def test_the_payoff_is_what_the_theorem_says(kind: str, n: int, stages: int) -> None:
+    """Never less at any place, and at the vertices little more: integrals are sums that err upward."""
+    rounds, lack = 20, 0.3
     term = replaced(1.6, 0.4) if kind == "replaced" else zeroed_out(1.2, 0.4, kind == "absent")
+    known, chosen = float(gaussian_delta(term.width, 0.4)), Majorant(n - 1, 1.0, 1, 1.0, 0.0, stages=stages)
     places, values = rejection_payoff(term, known, rounds, lack, chosen)
     some = places[np.searchsorted(places, [-9.0, -3.0, -1.0, -0.3, 0.2, 2.0, 20.0])]
     for s in some.tolist():
-        exact, value = stated(term, kind, rounds, lack, chosen, known, s), float(np.interp(s, places, values))
-        assert exact * (1.0 - 1e-5) <= value <= exact * (1.0 + 1e-4) + 1e-12  # of the quadrature
+        exact, value = stated(term, rounds, lack, chosen, known, s), float(np.interp(s, places, values))
+        assert exact * (1.0 - 1e-5) <= value <= exact * 1.06 + 1e-12
     slope = (values[-1] - values[-2]) / (places[-1] - places[-2])
     far = 1e9  # beyond the last place the last slope goes on
-    exact = stated(term, kind, rounds, lack, chosen, known, far)
+    exact = stated(term, rounds, lack, chosen, known, far)
     assert values[-1] + slope * (far - places[-1]) >= exact * (1.0 - 1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_groups_of_stages_lie_above_single_ones(kind: str) -> None:
-    """Two hundred stages in fifty groups: no less than one by one, and little more."""
-    rounds, known, chosen = 200, 0.3, Rejection(9.0, 30.0, 200)
-    term = replaced(1.6, 0.1) if kind == "replaced" else zeroed_out(1.2, 0.1, kind == "absent")
-    places, values = rejection_payoff(term, known, rounds, 0.0, chosen)
-    for s in places[np.searchsorted(places, [-40.0, -20.0, -5.0])].tolist():
-        exact = stated(term, kind, rounds, 0.0, chosen, known, s)
-        assert exact <= float(np.interp(s, places, values)) <= 1.2 * exact
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("plan", [(1.5, math.inf, 3), (1.5, 0.5, 3), (2.5, 1.0, 2)])
-def test_an_adversary_who_is_shown_the_base_stays_below_the_bound(kind: str, plan: tuple[float, float, int]) -> None:
-    """Three batches of one, others alike or not, the record for and against: the revealed pair by quadrature."""
-    r, epsilon, cap = 1.0, 0.3, plan[0]
-    k, known = math.exp(epsilon), float(gaussian_delta(2.0 if kind == "replaced" else 1.0, epsilon))
+@pytest.mark.parametrize("stages", [1, 2])
+def test_an_adversary_who_is_shown_the_base_stays_below_the_bound(kind: str, stages: int) -> None:
+    """Four batches of one, others alike or not, the record for and against: the revealed pair by quadrature."""
+    epsilon, n, count = 0.3, 2, 4
+    k, short = math.exp(epsilon), 1.0 - n / 3.0
+    known = float(gaussian_delta(2.0 if kind == "replaced" else 1.0, epsilon))
     term = replaced(1.0, epsilon) if kind == "replaced" else zeroed_out(1.0, epsilon, kind == "absent")
-    payoff = rejection_payoff(term, known, 3, 0.0, Rejection(*plan))
-    epoch = FullEpoch(1.0, 3, 1.0, kind == "replaced", 1, 3)
-    bound = worst_case_with_first([term], [payoff], epoch.even, 1.0 / 3.0, 0.1, -40.0)[0][1]
-    z = np.linspace(-6.5, 6.5, 37)
+    plan = Majorant(n - 1, 1.0, 1, 1.0, 0.0, stages=stages)
+    payoff = rejection_payoff(term, known, count, 0.0, plan)
+    bound = worst_case_with_first([term], [payoff], plan, 0.25, 0.1, -40.0)[0][1]
+    z = np.linspace(-5.5, 5.5, 17)
     weights = np.exp(-0.5 * z * z) / np.exp(-0.5 * z * z).sum()
-    grids = np.meshgrid(z, z, z, indexing="ij")
-    mass = weights[:, None, None] * weights[:, None] * weights
+    grids, mass = np.ix_(*[z] * count), np.asarray(math.prod(np.ix_(*[weights] * count)))
 
-    def ratio(shift: float, t: int) -> Floats:
+    def of(shift: float, t: int) -> Floats:
         return np.asarray(np.exp(shift * grids[t] - 0.5 * shift * shift))
 
-    def added(x: float, c: float, t: int) -> Floats:
-        """The term of x in batch t, relative to c there."""
+    def added(x: float, t: int) -> Floats:
         other = {"present": 0.0, "absent": x, "replaced": -x}[kind]
-        own = 0.0 if kind == "absent" else x
-        return np.asarray(ratio(own - c, t) - k * ratio(other - c, t))
+        return np.asarray(of(0.0 if kind == "absent" else x, t) - k * of(other, t))
 
     closest = 0.0
-    for (one, two), x in itertools.product(((-r, -r), (r, -r), (r, r)), (r, -r)):
+    for others, x in itertools.product(((-1.0, -1.0, -1.0), (1.0, -1.0, -1.0), (1.0, 1.0, 1.0)), (1.0, -1.0)):
         total = 0.0
-        for hole, order in itertools.product(range(3), ((one, two), (two, one))):
-            base = [*order[:hole], 0.0, *order[hole:]]
-            passed = math.prod(np.maximum(1.0 - ratio(-base[t], t) / cap, 0.0) for t in range(hole))
-            gained = added(x, 0.0, hole)
-            for t in range(hole + 1, 3):
-                c = base[t]
-                sums = np.exp(-c * (grids[hole] - c) - 0.5 * c * c)
-                gained = gained + added(x, c, t) / np.maximum(cap, sums)
-            total += float(np.sum(mass * passed * np.maximum(gained, 0.0))) / 6.0
-        assert total <= bound
-        closest = max(closest, total / bound)
+        for order in set(itertools.permutations(others)):
+            parts = len(set(itertools.permutations(others)))
+            passed: Floats = np.ones((1,) * count)
+            for hole in range(stages):
+                rest = order[hole:]  # of the base with a hole here, in the batches after it
+                w = level(np.stack([of(c, hole) for c in rest], axis=-1), short)
+                gained, after = added(x, hole), math.prod(of(c, t) for t, c in enumerate(rest, hole + 1))
+                for t, c in enumerate(rest, hole + 1):
+                    gained = gained + np.minimum(w, of(c, hole)) * added(x, t) / of(c, t)
+                total += float(np.sum(mass * passed * after * np.maximum(gained, 0.0))) / parts
+                passed = passed * (of(order[hole], hole) - np.minimum(w, of(order[hole], hole)))
+            left = float(np.sum(mass * passed * math.prod(of(c, t) for t, c in enumerate(order[stages:], stages))))
+            total += left * (count - stages) * known / parts  # the rest, revealed
+        assert 0.25 * total <= bound
+        closest = max(closest, 0.25 * total / bound)
     assert closest > 0.3
 
 
@@ -199,7 +222,7 @@ def test_a_search_goes_on_where_the_recursion_is_not_tried(monkeypatch: pytest.M
     epoch = FullEpoch(2.0, 10, 1.0, True, 1000, 10_000)
     found = epoch.epsilon(1e-5)
     assert found < 2.54
-    assert epoch.by_dynamic_program(found, False, USUAL) <= 1e-5
+    assert epoch.by_dynamic_program(found, False, USUAL) <= 1e-5 * (1.0 + 1e-9)
     whole = FullEpoch.by_dynamic_program
 
     def here_and_there(self: FullEpoch, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
@@ -212,12 +235,12 @@ def test_a_search_goes_on_where_the_recursion_is_not_tried(monkeypatch: pytest.M
 
 
 TABLE = (
-    ("10,000, 10", "1.02, 1.01, 1.00", "1.13, 1.01, 1.00"),
-    ("10,000, 20", "1.05, 1.03, 1.01", "1.46, 1.03, 1.01"),
-    ("10,000, 50", "1.03, 1.03, 1.02", "1.14, 1.07, 1.02"),
-    ("10,000, 100", "1.01, 1.06, 1.03", "1.06, 1.09, 1.05"),
-    ("10,000, 1000", "1.00, 1.03, 1.07", "1.02, 1.12, 1.10"),
-    ("100,000, 10", "1.00, 1.00, 1.00", "1.01, 1.00, 1.00"),
+    ("10,000, 10", "1.02, 1.02, 1.01", "1.02, 1.02, 1.01"),
+    ("10,000, 20", "1.02, 1.02, 1.01", "1.02, 1.03, 1.01"),
+    ("10,000, 50", "1.02, 1.03, 1.03", "1.04, 1.04, 1.03"),
+    ("10,000, 100", "1.01, 1.04, 1.04", "1.06, 1.05, 1.04"),
+    ("10,000, 1000", "1.00, 1.02, 1.03", "1.02, 1.06, 1.06"),
+    ("100,000, 10", "1.01, 1.00, 1.00", "1.01, 1.00, 1.00"),
 )
 """N and B, and by how much epsilon exceeds that with a record left over: zeroed out and replaced, noise 1, 2, 3."""
 

@@ -14,6 +14,7 @@ from calipers.bracket import Bracket
 from calipers.errors import CalipersError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
+from calipers.samplers import scheme_of
 from calipers.scope import neighbors_text
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def last_batch_notice(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]
 def noise_notice(runs: tuple[Run, ...]) -> str:
     """That noise was found for a last batch that is dropped, where nobody said so; else empty."""
     for run in runs:
-        assumed = "last_batch" in run.assumed and run.last_batch == "drop"
+        assumed = "last_batch" in run.assumed and "last_batch" in scheme_of(run).keys
         if assumed and run.sizes is not None and run.sizes[0] % run.sizes[1]:
             said = _taken_to_be_dropped(*run.sizes)
             return f"{said} this noise may not be enough: describe the run with last_batch = 'keep'."

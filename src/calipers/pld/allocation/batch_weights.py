@@ -68,6 +68,8 @@ class Majorant(NamedTuple):
     """Weights above those of the later batches: `many` of `low`, `few` of `high`; `exposed`: what they do not cover.
 
     `pool`: how many batches the displaced record may go to. `alone`: at least E[A_u] where weights are not covered.
+    `stages`: after how many batches everything is revealed, by the rule of `calipers.pld.allocation.rejection`, or 0.
+    Where weights add up to more than those of the later batches do, k - 1 times the difference is added to the sum.
     """
 
     many: int
@@ -77,6 +79,7 @@ class Majorant(NamedTuple):
     exposed: float
     pool: int = 1
     alone: float = 0.0
+    stages: int = 0
 
     def squares(self, width: float) -> float:
         """About the variance of the sum: of a few terms the worst case is all that is known, which may vary more."""
@@ -111,7 +114,9 @@ def loss_share(loss: float, width: float, batch_size: int, size: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def find_majorant(width: float, batch_size: int, size: int, exponent: float, pool: int = 1) -> Majorant | None:
+def find_majorant(
+    width: float, batch_size: int, size: int, exponent: float, pool: int = 1, raised: bool = False
+) -> Majorant | None:
     """Weights that cover all but about e^-exponent, as even as possible; None where batches are too small or too few.
 
     Args:
@@ -120,12 +125,13 @@ def find_majorant(width: float, batch_size: int, size: int, exponent: float, poo
         size: N.
         exponent: Minus the logarithm of what may be left uncovered, about.
         pool: How many of the first batches the displaced record may go to.
+        raised: Whether weights may add up to more than those of the later batches, which certificates do not know.
     """
     if size / batch_size - pool < 1.0 or width > 3.0 or (pool == 1 and batch_size < 3):
         return None
     found = _pooled(width, batch_size, pool, exponent) if pool > 1 else _first(width, batch_size, size, exponent)
     sizes = size / batch_size - pool, -(-size // batch_size) - pool
-    majorants = [each for weights, shown in found for each in _majorants(weights, *sizes, exponent, shown)]
+    majorants = [each for weights, shown in found for each in _majorants(weights, *sizes, exponent, shown, raised)]
     return min(majorants, key=lambda each: each.squares(width), default=None)
 
 
@@ -165,7 +171,9 @@ def _pooled(width: float, batch_size: int, pool: int, exponent: float) -> list[t
     return [(weights, Majorant(0, 0.0, 0, 0.0, 3.0 * most * math.exp(-deep) * _SLACK, pool, alone))]
 
 
-def _majorants(weights: _Weights, later: float, batches: int, exponent: float, shown: Majorant) -> list[Majorant]:
+def _majorants(
+    weights: _Weights, later: float, batches: int, exponent: float, shown: Majorant, raised: bool
+) -> list[Majorant]:
     """Several levels of weights, with what is exposed beyond those of records."""
     batch_size = weights.batch_size
     tilts = np.geomspace(1e-3, 40.0, 300) / (weights.largest - 1.0)
@@ -193,9 +201,9 @@ def _majorants(weights: _Weights, later: float, batches: int, exponent: float, s
             level = (later - few * high) / many
             found.append(shown._replace(many=many, low=level, few=few, high=high, exposed=min(1.0, share)))
     even = int(later / high)  # all weights are at most as large
-    if even > 1:
-        level = later / even
-        found.append(shown._replace(many=even - 1, low=level, few=1, high=level, exposed=min(1.0, share)))
+    for count, level in ((even, later / max(even, 1)), (even + 1 if raised else 0, high)):
+        if count > 1:
+            found.append(shown._replace(many=count - 1, low=level, few=1, high=level, exposed=min(1.0, share)))
     return found
 
 

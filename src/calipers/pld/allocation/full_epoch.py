@@ -29,7 +29,7 @@ from calipers.pld.allocation.batch_weights import (
     worst_case_with_first,
 )
 from calipers.pld.allocation.recursion import QUICK, Effort
-from calipers.pld.allocation.rejection import Rejection, find_rejection, rejection_payoff
+from calipers.pld.allocation.rejection import find_rejection, rejection_payoff
 from calipers.pld.allocation.release_payoff import Vertices
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from calipers.pld.allocation.worst_case_sums import rough_stop_losses
@@ -44,14 +44,15 @@ _EVEN = 0.3
 """Numbers of batches of a pool to try, as long as so much of the square of one is at most that of an epoch."""
 _SMALL_BATCH, _EXPOSED_ALONE = 64, 1e-8
 _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
-_FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN = 1.0, 3.0, 4.0
-"""Epsilons at which choices are made: the first in deviations of log L, the last in those of one release."""
+_FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN, _SCANNED = 1.0, 3.0, 4.0, 1e-20
+"""Epsilons at which choices are made: the first in deviations of log L, the last in those of one release; values below
+the last number are not looked at."""
 _SHARED = 3
 """So many small batches' nodes are looked at together on multi-resolution grids."""
 _LOG_TAIL = -40.0
-_FEWEST, _LARGEST_WIDTH = 3, 3.0
+_FEWEST, _LARGEST_WIDTH = 4, 3.0
 """Batches of an epoch, and deviations of the noise of a gradient, with which the rule of rejection is tried."""
-_CLOSE, _UNCLEAR, _ALIKE, _LEAST = 2.0, 1.5, 0.1, 1e-4
+_CLOSE, _UNCLEAR, _ALIKE = 2.0, 1.5, 0.1
 """By which factor rough bounds must differ to be clear, and from which shift on they never are; shares of epsilon for
 which the same constants are used."""
 _CAREFUL, _NOISY = 3.0, 0.8
@@ -88,22 +89,19 @@ class FullEpoch(ShuffledEpoch):
 
     finer = None
 
-    @property
-    def even(self) -> Majorant:
-        """The weights of later batches by the rule of rejection: the first of them stands apart."""
-        return Majorant(self.rounds - 2, 1.0, 1, 1.0, 0.0)
-
     def chosen(self, epsilon: float, reverse: bool) -> Majorant | None:
         """The pool and the weights that seem best at epsilon >= 0."""
         return _chosen(self, reverse, epsilon)[0]
 
     def payoff(self, epsilon: float, reverse: bool, majorant: Majorant) -> Vertices:
         """J, as a function of the sum of later batches."""
-        term = self.term(epsilon, reverse)
-        if majorant != self.even:
-            return first_payoff(term, self.known(epsilon), majorant.pool)
-        lack = (self.rounds * self.batch_size - self.dataset_size) / self.batch_size
-        return rejection_payoff(term, self.known(epsilon), self.rounds, lack, _rejection(self, reverse, epsilon))
+        term, known = self.term(epsilon, reverse), self.known(epsilon)
+        if majorant.stages:
+            lack = (self.rounds * self.batch_size - self.dataset_size) / self.batch_size
+            return rejection_payoff(term, known, self.rounds, lack, majorant)
+        places, values = first_payoff(term, known, majorant.pool)
+        more = majorant.many * majorant.low + majorant.few * majorant.high + majorant.pool - 1.0 / self.first
+        return places - max(0.0, more) * _SLACK * math.expm1(epsilon), values
 
     def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """As `worst_case`, with the recursion in place of worst-case terms; 1 where not tried."""
@@ -150,27 +148,25 @@ def _planned(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majorant,
     chosen, value = _chosen(epoch, reverse, epsilon, pools=False)
     plans = [] if chosen is None else [(value, chosen)]
     if epoch.rounds >= _FEWEST and epoch.sigma * _LARGEST_WIDTH >= 1.0:
-        plans.append((epoch.first * _rejection(epoch, reverse, epsilon).worth, epoch.even))
+        plan, value = _rejection(epoch, reverse, epsilon)
+        plans.append((epoch.first * value, plan))
     least = min((value for value, _ in plans), default=0.0)
     clear = epoch.shift < _UNCLEAR
     return tuple(plan for value, plan in plans if value <= _CLOSE * least or not clear)
 
 
-def _rejection(epoch: FullEpoch, reverse: bool, epsilon: float) -> Rejection:
-    """The constants of rejection with the least bound, about; the same for neighboring epsilons."""
+def _rejection(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majorant, float]:
+    """The constants of rejection with the least bound, about, and what it is; the same for neighboring epsilons."""
     step = round(math.log(epsilon) / _ALIKE) if epsilon > 0.0 else None
     return _rejection_at(epoch, reverse, 0.0 if step is None else math.exp(_ALIKE * step))
 
 
 @lru_cache(maxsize=1024)
-def _rejection_at(epoch: FullEpoch, reverse: bool, epsilon: float) -> Rejection:
-    below, above = epsilon * (1.0 - _ALIKE), max(epsilon, _LEAST) * (1.0 + _ALIKE)
-    alike = np.array([epoch.rounds - 1.0])
-    worth, fewer, more = (
-        max(float(_worst_case(epoch, reverse, at, alike)[0]), 1e-300) / epoch.first for at in (epsilon, above, below)
-    )
-    slope = math.log(more / fewer) / (above - below) * math.exp(-epsilon) / epoch.rounds
-    return find_rejection(epoch.term(epsilon, reverse), epoch.known(epsilon), epoch.rounds, worth, slope)
+def _rejection_at(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majorant, float]:
+    def worths(counts: FloatArray) -> FloatArray:
+        return counts * _worst_case(epoch, reverse, epsilon, counts)
+
+    return find_rejection(epoch.term(epsilon, reverse), epoch.known(epsilon), epoch.rounds, worths)
 
 
 @lru_cache(maxsize=4096)
@@ -194,22 +190,22 @@ def _majorants(epoch: FullEpoch, several: bool) -> tuple[list[Majorant], FloatAr
     """All that are tried, about as many equal weights as they are, and what they expose: a share, and a constant."""
     sizes = epoch.batch_size, epoch.dataset_size
     pools = [pool for pool in _POOLS if pool == 1 or (several and _EVEN * pool**2 <= epoch.rounds)]
-    found = [find_majorant(1.0 / epoch.sigma, *sizes, exponent, pool) for pool in pools for exponent in EXPONENTS]
+    r, raised = 1.0 / epoch.sigma, not several
+    found = [find_majorant(r, *sizes, exponent, pool, raised) for pool in pools for exponent in EXPONENTS]
     majorants = [each for each in found if each is not None]
-    weights = [(each.many * each.low + each.few * each.high + each.pool) ** 2 for each in majorants]
     squares = [each.squares(1.0 / epoch.sigma) + each.pool**2 for each in majorants]
     exposed, alone = (
         [each.exposed for each in majorants],
         [epoch.first * each.pool * each.alone for each in majorants],
     )
-    return majorants, np.divide(weights, squares), np.array(exposed), np.array(alone)
+    return majorants, epoch.first**-2 / np.array(squares), np.array(exposed), np.array(alone)
 
 
 def _worst_case(epoch: FullEpoch, reverse: bool, epsilon: float, rounds: FloatArray) -> FloatArray:
     """About what so many equal rounds hide at epsilon: between the epsilons that were scanned."""
     first = _FIRST_SCAN * epoch.shift / math.sqrt(epoch.rounds)
     last = math.ceil(math.log(_LAST_SCAN * epoch.shift / first, _SCAN_RATIO))
-    scanned = np.append(0.0, first * _SCAN_RATIO ** np.arange(last + 1.0))
+    scanned = np.append(0.0, np.minimum(first * _SCAN_RATIO ** np.arange(last + 1.0), _LAST_SCAN * epoch.shift))
     place = float(np.interp(epsilon * epsilon, scanned * scanned, np.arange(last + 2.0)))  # most are nearly normal
     below, part = int(place), place - int(place)
     counts, stop_losses = _scan(epoch, reverse, float(scanned[below]))
@@ -226,4 +222,4 @@ def _scan(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[FloatArray, 
     counts, stop_losses = rough_stop_losses(
         epoch.term(epsilon, reverse), epoch.rounds, _SCAN_RESOLUTION, _SCAN_LOG_TAIL
     )
-    return np.log(counts), np.log(stop_losses)
+    return np.log(counts), np.log(np.maximum(stop_losses, _SCANNED))

@@ -330,6 +330,9 @@ def recursion_payoff(
     gain = payoff_by_fourier(
         [*parts, others], lambda sums: payoff(sums + scale * start), -scale * start, _RESOLUTION, everywhere=True
     )
+    if gain is None and [part.count for part in (*parts, others)] == [1, 1]:
+        sums = parts[0].values[:, None] + others.values + scale * start  # few enough to look at every pair
+        gain = float(parts[0].masses @ payoff(sums) @ others.masses) * math.exp(parts[0].error + others.error + 1e-12)
     return math.inf if gain is None else gain + scale * with_error + more
 
 

@@ -1,157 +1,123 @@
-"""Which record made room, when there is no remainder: batch by batch, by rejection.
+"""Which record made room, when there is no remainder: batch by batch, one or none.
 
-After batch i was seen, one of its records j is said to have made room for x with probability g_j / max(c B, sum of g),
-g_j = exp(-<c_j, e> - |c_j|^2/2), e the batch's noise and c_j the gradients; otherwise, with probability
-(1 - mean g / c)+, none is, and the next batch is looked at. (If x is in the batch, that is what is said.) Then all
-places of x in later batches have the same weight 1/(c B), whatever was seen, but for a deficit where the sum exceeds
-c B. With G = exp(r g - r^2/2), g standard normal, r the largest norm of a gradient in units of the noise, m batches,
-and everything revealed after `stages` of them (docs/theory/shuffling.md, section 9):
+One representative of every batch is looked at, x of its own, and the others are known. After batch i showed z, let
+W_j = exp(<c_j, z> - |c_j|^2/2) for those in no earlier batch, c_j their gradients, and w the number at which the mean
+of min(1, W_j / w) is 1 - d. The one in batch i is said to have made room for x with probability min(1, w / W_j);
+otherwise the next batch is looked at. (If x is in the batch, that is what is said.) Then places of x in later batches
+have weights min(w, W_j): at most w, and in the mean (1 - d) w, whatever was seen. With m batches, n = (1 - d)(m - 1)
+equal ones after the first, G = exp(r g - r^2/2), g standard normal, r the largest norm of a gradient in units of the
+noise, and everything revealed after I `stages` (docs/theory/shuffling.md, section 9),
 
-    D_k <= (B/N) (sum over i < stages of (f^i / c) E[J_i(Y + (k - 1)(i + lack))] + f^stages (m - stages) known),
-    J_i(s) = E[(c X + s)+] + E[(c X - tau)+] + v E[(G - c d / v)+] + (s + tau)+ E[G; G > c],
-    f = 1 - (1 - E[(G - c)+])/c,    d = (k - 1)(m - 1 - i),    v = (d + min(s + tau, 0))+,
+    D_k <= (B/N) E[T_1(Y)],    T_(I+1) = (m - I) known,
+    T_i(s) = alone(s_i) + max over p in {a, 1} of p (s_i)+ / (1 - d) + (1 - p) T_(i+1)(s),
+    s_i = s + (k - 1)((1 - d)(i - 1) + lack),    a = (1 - d) times the integral of (1 - E[(1 - G/t)+] / d)+ over t,
+    alone(s) = min(known, (1/d) integral over 0 < v < 1 of C(-s / v^2)) for s < 0; above, 1 - k is added, -X for X,
 
-or J_i(s) = E[(c X + s)+] + d E[(G - c)+]. X is the term of one release, Y the variable of the recursion with m - 1
-rounds (`calipers.pld.allocation.recursion`; a sum of as many worst-case terms lies above it), `lack` the share of a
-batch that the last one lacks. This holds for every c > 1 and tau >= 0, which are chosen by rough estimates.
+C(c) = E[(X - c)+] of the worst-case term, Y the variable of the recursion with n rounds
+(`calipers.pld.allocation.recursion`; a sum of as many worst-case terms lies above it), `lack` the share of a batch that
+the last one lacks. This holds for all n and I, which are chosen by rough estimates.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from calipers.numerics.types import FloatArray
-from calipers.pld.allocation.release_payoff import (
-    Vertices,
-    exchanged,
-    gradient_width,
-    lower_hull,
-    stop_losses_of_release,
-)
+from calipers.pld.allocation.batch_weights import Majorant
+from calipers.pld.allocation.release_payoff import Vertices, exchanged, gradient_width, lower_hull
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
 _SLACK = 1.0 + 1e-10
-"""Covers the rounding of closed forms and of the weights of stages."""
-_PLACES, _NEAREST, _FARTHEST = 300, 1e-3, 1e7
+"""Covers the rounding of closed forms and of sums over stages."""
+_PLACES, _NEAREST, _FARTHEST = 200, 1e-3, 1e7
 """Places of the payoff on either side of 0, in units of the width of a term."""
-_STAGES = np.linspace(0.0, 1.0, 49) ** 1.5
-"""Ends of groups of stages, of all of them."""
-_CAPS, _SPLITS = np.geomspace(1.2, 400.0, 36), np.geomspace(0.05, 300.0, 40)
-"""What is tried: c, and tau over c."""
-_BEYOND = np.arange(0.1, 4.0, 0.2)
-"""Where sums that exceed c B are looked at, in deviations of the noise."""
-_LARGEST_EXPONENT = 300.0
+_PARTS, _LEVELS = np.arange(1, 49) / 48.0, np.arange(1, 401) / 400.0
+"""Right ends of intervals: of v, and of t in units of its largest value."""
+_SHORT, _STAGES, _LITTLE = np.geomspace(0.002, 0.4, 10), (0.35, 0.2, 0.1, 0.05), -14.0
+"""What is tried: d, and stages as shares of all batches, at most until so little of the answer is left
+(a logarithm)."""
 
 
-class Rejection(NamedTuple):
-    """c, tau (infinite: deficits count in full), stages until all is revealed, and about the bound over B/N."""
-
-    cap: float
-    split: float
-    stages: int
-    worth: float = 0.0
-
-
-def rejection_payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float, rejection: Rejection) -> Vertices:
-    """Places and values of the sum of (f^i / c) J_i(s + (k - 1)(i + lack)), the vertices of a convex function.
+def rejection_payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float, plan: Majorant) -> Vertices:
+    """Places and values of T_1, the vertices of a convex function.
 
     Args:
         term: What bounds the shifts, and epsilon >= 0.
         known: At least the divergence of one release.
         rounds: m, the number of batches.
         lack: The share of a batch that the last one lacks.
-        rejection: c > 1, tau >= 0, and from 1 to m stages.
+        plan: n < m - 1 equal weights and from 1 to m - 1 stages.
 
     Returns:
-        The vertices: (B/N) E[payoff(Y_(m - 1))] is at least the divergence at epsilon.
+        The vertices: (B/N) E[payoff(Y_n)] is at least the divergence at epsilon.
     """
-    cap, width, drift = rejection.cap, gradient_width(term), math.expm1(term.epsilon)
-    excess = float(exchanged(width, 1.0, cap))
-    stay = 1.0 - (1.0 - excess) / cap
-    ends = np.unique(np.ceil(rejection.stages * _STAGES))
-    weights = -np.diff(stay**ends) / (1.0 - excess)
-    sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
-    places = np.concatenate((-sizes[::-1], [0.0], sizes))
-    # Of a group of stages the last has the largest sum, and the first the most batches after it.
-    sums, later = places + drift * (ends[1:, None] - 1.0 + lack), rounds - 1.0 - ends[:-1, None]
-    values = weights @ (_hidden(term, cap, sums) + _deficits(term, drift * later, rejection, sums))
-    values += stay ** ends[-1] * (rounds - ends[-1]) * known
-    # Beyond the last place no slope is larger than all of them together.
-    farther = values[-1] + places[-1] * float(weights.sum()) * (1.0 + _heavy(width, cap))
+    places, values = _payoff(term, known, rounds, lack, plan)
+    # Beyond the last place no slope is larger than 1/(1 - d).
+    farther = values[-1] + places[-1] * (rounds - 1) / (plan.many + plan.few)
     return lower_hull(np.append(places, 2.0 * places[-1]), np.append(values, farther) * _SLACK)
 
 
-def _hidden(term: WorstCaseTerm, cap: FloatArray | float, sums: FloatArray) -> FloatArray:
-    """At least E[(c X + s)+]."""
-    below, above = stop_losses_of_release(term, np.abs(sums) / cap)
-    return np.asarray(np.where(sums < 0.0, cap * below, sums - cap * math.expm1(term.epsilon) + cap * above))
+def _payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float, plan: Majorant) -> Vertices:
+    kept, drift = (plan.many + plan.few) / (rounds - 1), math.expm1(term.epsilon)
+    accepted = acceptance(gradient_width(term), 1.0 - kept)
+    sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
+    places = np.concatenate((-sizes[::-1], [0.0], sizes))
+    # E[(X + w s)+] is convex, and so is the same less s E[w]: chords lie above.
+    below, above = (_squared(term, side, sizes) / (1.0 - kept) for side in (0, 1))
+    alone = np.minimum(known, np.concatenate((below[::-1], [known], above - drift)))
+    values = np.full(len(places), (rounds - plan.stages) * known)
+    for stage in range(plan.stages, 0, -1):
+        sums = places + drift * (kept * (stage - 1) + lack)
+        later = np.maximum(sums, 0.0) / kept
+        values = np.interp(sums, places, alone) + np.maximum(later, accepted * later + (1.0 - accepted) * values)
+    return places, values
 
 
-def _deficits(term: WorstCaseTerm, drift: FloatArray, rejection: Rejection, sums: FloatArray) -> FloatArray:
-    """At least what deficits add; `drift`: kappa of every row."""
-    cap, split = rejection[:2]
-    width = gradient_width(term)
-    if math.isinf(split):
-        return np.asarray(drift * exchanged(width, 1.0, cap) + np.zeros_like(sums))
-    apart = float(_hidden(term, cap, np.array([-split]))[0])
-    v = np.maximum(drift + np.minimum(sums + split, 0.0), 1e-300)
-    with np.errstate(over="ignore"):
-        ratio = np.clip(cap * drift / v, 1e-300, 1e300)  # less of what is subtracted: still at least the deficit
-    within = v * exchanged(width, 1.0, ratio)
-    return np.asarray(within + np.maximum(sums + split, 0.0) * _heavy(width, cap) + apart)
+def _squared(term: WorstCaseTerm, side: int, sizes: FloatArray) -> FloatArray:
+    """At least the integral of E[(X - s/v^2)+] over 0 < v < 1 (side 1: of -X), the mean of (sqrt X - sqrt s)+^2."""
+    thresholds = sizes[:, None] / _PARTS**2
+    (first, second), factors = (term.right, term.left[::-1])[side], (1.0, math.exp(term.epsilon))
+    z = term.branches[side].preimage(thresholds)
+    part = factors[side] * ndtr(first - z)
+    found = part - factors[1 - side] * ndtr(second - z) - thresholds * ndtr(-z) + 1e-13 * part
+    return np.asarray(np.mean(np.maximum(found, 0.0), axis=1))
 
 
-def _heavy(width: float, cap: float) -> float:
-    """At least E[G; G > c]."""
-    return float(ndtr(0.5 * width - math.log(cap) / width)) * _SLACK
+def acceptance(width: float, short: float) -> float:
+    """At most the probability with which a stage says who made room, given the past: (1 - d) E[w]."""
+    below = exchanged(width, 1.0, (1.0 - short) / _LEVELS)
+    return float(np.mean(np.maximum(1.0 - below / short, 0.0))) / _SLACK
 
 
-def find_rejection(term: WorstCaseTerm, known: float, rounds: int, worth: float, slope: float) -> Rejection:
-    """The c and tau with the least bound, about; whatever they are, the payoff is proven.
+def find_rejection(
+    term: WorstCaseTerm, known: float, rounds: int, worths: Callable[[FloatArray], FloatArray]
+) -> tuple[Majorant, float]:
+    """The numbers of weights and of stages with the least bound, about, and what that is, over B/N.
 
     Args:
         term: What bounds the shifts, and epsilon >= 0.
         known: The divergence of one release.
         rounds: m, the number of batches.
-        worth: About what later batches alone are worth, V_n(0).
-        slope: About how its logarithm grows with the sum.
+        worths: About V_n(0), what n batches are worth, for every n.
     """
-    width, step, k = gradient_width(term), math.expm1(term.epsilon), math.exp(term.epsilon)
-    later, caps = rounds - 1, _CAPS[: max(1, int(np.sum(rounds > _CAPS)))]
-    splits, drift = caps[:, None] * _SPLITS, step * later
-    # Sums that exceed c: G under its own measure, and c / G.
-    z = (np.log(caps)[:, None] + 0.5 * width * width) / width + _BEYOND
-    masses = np.exp(-0.5 * (z - width) ** 2) * (_BEYOND[1] - _BEYOND[0]) / math.sqrt(2.0 * math.pi)
-    left = caps[:, None] * np.exp(0.5 * width * width - width * z)
-    passed = step * np.minimum(caps, later)[:, None]  # by so many stages, in the mean
-    shifts = splits[:, :, None] + (passed + (drift - passed) * (1.0 - left))[:, None, :]
-    values = np.sum(masses[:, None, :] * _rough(term, later, worth, shifts), axis=2)
-    charges = np.column_stack((values + _hidden(term, caps[:, None], -splits), drift * exchanged(width, 1.0, caps)))
-    split = np.argmin(charges, axis=1)
-    far = _hidden(term, caps, np.full(len(caps), -drift))
-    tilted = np.minimum(0.5 * math.expm1(width * width) * (slope * k * caps) ** 2, _LARGEST_EXPONENT)
-    stages, staged = _revealed_after(term, known, rounds, worth, caps)
-    values = staged * np.exp(tilted) + (charges.min(axis=1) + far) / (1.0 - exchanged(width, 1.0, caps))
-    best = int(np.argmin(values))
-    tau = np.append(splits[best], math.inf)[split[best]]
-    return Rejection(float(caps[best]), float(tau), int(stages[best]), float(values[best]))
-
-
-def _revealed_after(
-    term: WorstCaseTerm, known: float, rounds: int, worth: float, caps: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """For every c, after how many stages it seems best to reveal everything, and about what all are worth then."""
-    ends = np.unique(np.ceil(rounds * _STAGES))
-    excess = exchanged(gradient_width(term), 1.0, caps)
-    left = np.exp(np.outer(np.log1p((excess - 1.0) / caps), ends))
-    sums = math.expm1(term.epsilon) * (ends[1:] - 1.0)
-    staged = np.cumsum(-np.diff(left, axis=1) * _rough(term, rounds - 1, worth, sums), axis=1)
-    totals = staged / (1.0 - excess)[:, None] + left[:, 1:] * (rounds - ends[1:]) * known
-    return ends[1:][np.argmin(totals, axis=1)], np.min(totals, axis=1)
+    width, found = gradient_width(term), []
+    counts = np.unique(np.clip(np.round((rounds - 1) * (1.0 - _SHORT)), 2, rounds - 2)).astype(int)
+    for count, worth in zip(counts.tolist(), worths(counts).tolist(), strict=True):
+        left = math.log1p(-min(acceptance(width, 1.0 - count / (rounds - 1)), 0.999))
+        little = min(math.log(max(worth, 1e-300) / (rounds * known)), 0.0) + _LITTLE
+        most = math.ceil(little / left) if left < 0.0 else rounds
+        for stages in {min(most, math.ceil(share * (rounds - 1))) for share in _STAGES}:
+            plan = Majorant(count - 1, 1.0, 1, 1.0, 0.0, stages=stages)
+            places, values = _payoff(term, known, rounds, 0.0, plan)
+            slopes = np.diff(values) / np.diff(places)
+            stop_losses = _rough(term, count, worth, -places[:-1])
+            found.append((float(values[0] + np.diff(slopes, prepend=0.0) @ stop_losses), plan))
+    value, plan = min(found)
+    return plan, value
 
 
 def _rough(term: WorstCaseTerm, later: int, worth: float, sums: FloatArray) -> FloatArray:
