@@ -44,11 +44,14 @@ _SEEN, _WORTH = 1e-4, 0.995
 
 
 class Focus(NamedTuple):
-    """About what is asked: epsilon, the theta at which E[L^theta] decides delta, whether there is one phase."""
+    """About what is asked: epsilon, the theta at which E[L^theta] decides delta, whether there is one phase; and how
+    many operations of the checker a phase may take.
+    """
 
     epsilon: float
     saddle: float
     alone: bool
+    effort: int
 
 
 def hides(phase: Phase) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 from flint import arb
 
@@ -16,7 +17,7 @@ from calipers.errors import CertificationError
 from calipers.numerics.elementary import bisect
 from calipers_verify import pmfs
 from calipers_verify.checker import PROOF, directions, dust_of, fixed_batches, proven_pmf
-from calipers_verify.reading import read, spend
+from calipers_verify.reading import effort_left, read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import HOW, Phase, bound
 from calipers_verify.stop_loss import ball, gaussian
@@ -24,6 +25,8 @@ from calipers_verify.stop_loss import ball, gaussian
 SayProgress = Callable[[str], object]
 DIGITS = 7
 """Significant digits of a certified number, the last one rounded away from the truth."""
+EFFORT = 8_000_000
+"""Operations spent on the sums of one certificate, some twenty seconds: with fewer nodes a bound is looser."""
 _TRIES, _MORE = 4, Fraction(101, 100)
 """How often a delta is looked for with more cut, and for how much more of it than was found."""
 
@@ -54,10 +57,11 @@ class UpperProof:
         spend(0, anew=True)  # what was spent on another certificate does not count here
         steps = max(sum(phase.repeats for phase in phases) for phases in pairs)
         spacing = spacing_for(epsilon, delta, steps, share)
-        focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
+        shares = len(pairs) * max(1, sum(map(hides, pairs[0])))
+        focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1, EFFORT // shares)
         for number, (phases, back) in enumerate(directions(pairs), 1):
             say(f"proving the upper bound, distribution {number} of {len(directions(pairs))}")
-            record = one_direction(phases, back, spacing, self.dust, focus, say)
+            record = one_direction(phases, back, spacing, self.dust, focus, say, self.proof[-1] if back else None)
             self.pmfs.append(proven_pmf(read(record, PROOF, "a proof"), phases, back, self.dust))
             self.proof.append(record)
 
@@ -123,14 +127,24 @@ def smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str) 
 
 
 def one_direction(
-    phases: list[Phase], back: bool, spacing: Fraction, dust: int, focus: Focus, say: SayProgress
-) -> dict[str, object]:
-    """The proof of one direction: for every phase a PLD that dominates a step or epoch of it."""
+    phases: list[Phase],
+    back: bool,
+    spacing: Fraction,
+    dust: int,
+    focus: Focus,
+    say: SayProgress,
+    other: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The proof of one direction: for every phase a PLD that dominates a step or epoch of it.
+
+    `other`: that of the other one. At the opposite log ratios both need the same sums.
+    """
     factors = []
-    for phase in phases:
+    for number, phase in enumerate(phases):
         small = Fraction(dust, ONE) / phase.repeats
         if hides(phase):
-            factors.append(_by_sums(phase, back, spacing, small, focus, say))
+            mirrored = None if other is None else [-place for place in other["factors"][number]["law"]["places"]]
+            factors.append(_by_sums(phase, back, spacing, small, focus, say, mirrored))
             continue
         stop_loss: StopLoss = partial(bound, phase, back=back, how=None)
         low, high = reach(stop_loss, spacing, small)
@@ -139,29 +153,87 @@ def one_direction(
 
 
 def _by_sums(
-    phase: Phase, back: bool, spacing: Fraction, small: Fraction, focus: Focus, say: SayProgress
+    phase: Phase,
+    back: bool,
+    spacing: Fraction,
+    small: Fraction,
+    focus: Focus,
+    say: SayProgress,
+    mirrored: list[int] | None,
 ) -> dict[str, object]:
-    """A PLD from sums, with nodes from the middle outward until what lies beyond is small."""
+    """A PLD from sums, with nodes from the middle outward until what lies beyond is small, or at given places."""
     tiny = float(small)
     shared = sum_for(phase, back, Fraction(0), tiny) if phase.one_sum else None
     known: dict[int, tuple[arb, dict[str, object] | None]] = {}
 
-    def is_small(place: int) -> bool:
+    def ask(place: int) -> arb:
         x = place * spacing
         if not shared:
             say(f"proving the upper bound, {len(known)} of at most {len(everywhere)} sums")
         how = shared or sum_for(phase, back, x, tiny)
         known[place] = bound(phase, x, back, read(how, HOW, "a sum")), how
-        return bool(known[place][0] - (1 - ball(x).exp() if place < 0 else 0) <= ball(small))
+        return known[place][0] - (1 - ball(x).exp() if place < 0 else 0)
 
     everywhere = node_places(phase, spacing, tiny, focus)
-    for side in ([p for p in everywhere if p >= 0], [p for p in reversed(everywhere) if p < 0]):
-        for place in side:
-            if is_small(place):
-                break
-    places = sorted(known)
-    heights = {place * spacing: known[place][0] for place in places}
+    sides = [p for p in everywhere if p >= 0], [p for p in reversed(everywhere) if p <= 0]
+    if mirrored is not None and not shared:
+        for place in mirrored:
+            ask(place)
+    elif shared:
+        for side in sides:
+            any(ask(place) <= ball(small) for place in side)
+    else:
+        _ask_outward(sides, ask, ball(small), focus)
+    heights = {place * spacing: known[place][0] for place in known}
+    places = sorted(known) if shared else _below_chords(sorted(known), heights, spacing)
     return {
         "law": pmf_record(heights.__getitem__, places, spacing),
         "sums": [shared] if shared else [known[place][1] for place in places],
     }
+
+
+def _ask_outward(sides: tuple[list[int], ...], ask: Callable[[int], arb], small: arb, focus: Focus) -> None:
+    """Ask at a few places from the middle outward until what lies beyond is small, then ever more of those between.
+
+    Between two places whose values differ by little there is nothing to gain; and beyond the first places nothing is
+    asked once the operations are spent.
+    """
+    least_left, stride = effort_left() - focus.effort, 1 << max(0, len(sides[0]).bit_length() - 4)
+    found = [_first_asked(side, stride, ask, small) for side in sides]
+    while stride > 1:
+        stride //= 2
+        for side, values in zip(sides, found, strict=True):
+            for at in range(stride, max(values), 2 * stride):
+                before, after = values.get(at - stride), values.get(min(at + stride, len(side) - 1))
+                if before is None or after is None or before - after <= small:
+                    continue
+                if effort_left() <= least_left:
+                    return
+                values[at] = ask(side[at])
+
+
+def _first_asked(side: list[int], stride: int, ask: Callable[[int], arb], small: arb) -> dict[int, arb]:
+    """Values by their number on the side, up to the first that is small or to the last."""
+    values: dict[int, arb] = {}
+    for at in (*range(0, len(side) - 1, stride), len(side) - 1):
+        values[at] = ask(side[at])
+        if values[at] <= small:
+            break
+    return values
+
+
+def _below_chords(places: list[int], heights: dict[Fraction, arb], spacing: Fraction) -> list[int]:
+    """The places whose bound is below the chord of others: D is convex in e^x, so that at the rest it is too.
+
+    Every place has a bound of its own, and a single loose one would add to the masses around it.
+    """
+    kept: list[tuple[int | None, arb, arb]] = [(None, arb(0), arb(1))]
+    for place in places:
+        ratio, height = ball(place * spacing).exp(), heights[place * spacing]
+        while len(kept) > 1:
+            (_, first, at_first), (_, second, at_second) = kept[-2:]
+            if (at_second - at_first) * (ratio - first) < (height - at_first) * (second - first):
+                break
+            kept.pop()
+        kept.append((place, ratio, height))
+    return [place for place, _, _ in kept if place is not None]
