@@ -15,7 +15,7 @@ from calipers.adaptive.run import AdaptiveRun
 from calipers.adaptive.steps import Step
 from calipers.bracket import Bracket
 from calipers.certificates.exact import exact, phase_record, written
-from calipers.certificates.placing import saddle, spacing_for
+from calipers.certificates.placing import spacing_for
 from calipers.certificates.rounds import Focus, hides
 from calipers.certificates.upper import EFFORT, SayProgress, one_direction, rounded, smallest
 from calipers.errors import UnsupportedError
@@ -118,7 +118,7 @@ class MenuProof:
         lattice = min(spacing * 2**n for spacing, n in zip(spacings, halvings, strict=True))
         dust = dust_of(delta) * min(self.costs) // self.budget
         shares = 2 * max(1, sum(hides(phase) for phases in self.steps for phase in phases))
-        focus = Focus(epsilon, saddle(epsilon, float(delta)), alone=False, effort=EFFORT // shares)
+        focus = Focus(epsilon, float(delta), alone=False, effort=EFFORT // shares)
         records = [
             one_direction(phases, back, lattice / 2**n, dust, focus, say)
             for phases, n in zip(self.steps, halvings, strict=True)
