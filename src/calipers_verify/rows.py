@@ -53,9 +53,9 @@ def plus(*rows: Row) -> Row:
     return Row(low, masses)
 
 
-def rounded(values: Any, count: int, up: bool, one: int = ONE) -> list[Any]:
-    """The first `count` coefficients of a polynomial that has none below 0, divided by `one`, each down or up."""
-    found: list[Any] = (values // fmpz(one)).coeffs()
+def rounded(values: Any, count: int, up: bool) -> list[Any]:
+    """The first `count` coefficients of a polynomial that has none below 0, divided by 2^256, each down or up."""
+    found: list[Any] = (values // fmpz(ONE)).coeffs()
     found += [fmpz(0)] * (count - len(found))
     return [mass + 1 for mass in found] if up else found
 

@@ -36,9 +36,8 @@ The file names the constants of the proof; any that pass are good.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from fractions import Fraction
-from functools import cache, reduce
+from functools import reduce
 from math import factorial
 from typing import Any
 
@@ -61,8 +60,6 @@ from calipers_verify.sums import UNIT, SumPlan, connected, connecting, stop_loss
 
 ROUNDS = 16
 """Of a block."""
-SPARE_BITS = 128
-"""By which masses are rounded up, more than elsewhere, while blocks are compared."""
 BLOCKS = {"unit": UNIT, "places": range(1, 4000)}
 POINTS = [Fraction(i, 2) for i in range(-12, 21)]
 """Of y."""
@@ -103,19 +100,14 @@ def block_stop_loss(stop_losses: list[StopLossBall], unit: Fraction, places: int
     spend(20_000 + 2 * ROUNDS * 5 * size)
     with ctx.workprec(192):
         terms = [connected(stop_loss, SumPlan(unit, (0,), (0,), 40, 20, -size, size)) for stop_loss in stop_losses]
-    moves = []
-    for term in terms:
-        atoms = {-size: 0, size: 0} | {at: -(-mass >> SPARE_BITS) for at, mass in term.atoms().items()}
-        moves.append((fmpz_poly(dense(atoms).masses), -(-term.lost >> SPARE_BITS)))
-    one = ONE >> SPARE_BITS
-    heights = [max(0, -place) * one for place in range(-places, places + 1)]
+    moves = [(fmpz_poly(dense({-size: 0, size: 0} | term.atoms()).masses), term.lost) for term in terms]
+    heights = [max(0, -place) * ONE for place in range(-places, places + 1)]
     for _ in range(ROUNDS):  # a term of value v turns the threshold c into c - v
-        row = fmpz_poly([heights[0] + i * one for i in range(size, 0, -1)] + heights + [heights[-1]] * size)
-        sums = [(rounded(row * move, 3 * size + 1, True, one), lost) for move, lost in moves]
+        row = fmpz_poly([heights[0] + i * ONE for i in range(size, 0, -1)] + heights + [heights[-1]] * size)
+        sums = [(rounded(row * move, 3 * size + 1, True), lost) for move, lost in moves]
         each = [[mass + lost for mass in found[2 * size : 3 * size + 1]] for found, lost in sums]
         heights = [int(max(values)) for values in zip(*each, strict=True)]
-    nodes = [(i - places, 0, height << SPARE_BITS) for i, height in enumerate(heights)]
-    return stop_loss_of(connecting(nodes), unit)
+    return stop_loss_of(connecting([(i - places, 0, height) for i, height in enumerate(heights)]), unit)
 
 
 def records(size: int, batch: int, shift: Fraction, pool: int, depth: Fraction) -> tuple[arb, arb, arb, arb]:
@@ -223,15 +215,9 @@ def first_batch_stop_loss(x: Fraction, r: arb, replaced: bool, back: bool, pool:
     ys = [((6 * r + 2) * ball(Fraction(i, TANGENTS) ** 2 - Fraction(1, 10))).exp() for i in range(TANGENTS + 1)]
     tangents = [(y, excess(r, pool, y) / y**2) for y in ys]
 
-    def least(one: StopLossBall, size: arb) -> arb:  # any tangent will do; from the best one the others rise
-        spend(60)
-
-        @cache
-        def at(i: int) -> arb:
-            y, more = tangents[i]
-            return pool * one(size / (pool * y)) + size * more
-
-        return at(bisect_left(range(TANGENTS), True, key=lambda i: bool(at(i) <= at(i + 1))))
+    def least(one: StopLossBall, size: arb) -> arb:
+        spend(5 * TANGENTS)
+        return reduce(arb.min, (pool * one(size / (pool * y)) + size * more for y, more in tangents))
 
     def stop_loss(c: arb) -> arb:
         if c > 0:

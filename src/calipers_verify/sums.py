@@ -26,15 +26,13 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from flint import arb, ctx
+from flint import arb
 
 from calipers_verify.reading import Refused, spend
 from calipers_verify.rows import EMPTY, ONE, Row, coarser, composed, dense, plus, product
 from calipers_verify.stop_loss import StopLossBall, ball, rounded_up
 
 MOST_TERM_NODES = 60_000
-FEW_BITS, ENOUGH_BITS = 96, 56
-"""Of a term's stop-loss transform: of the arithmetic, and how many of them should be true."""
 PLACE = range(-1 << 200, 1 << 200)
 UNIT = (Fraction(1, 10**60), Fraction(10**30))
 
@@ -101,14 +99,7 @@ def connected(stop_loss: StopLossBall, plan: SumPlan, terms: int = 1) -> Sum:
     """
     nodes, unit = plan.nodes(terms), ball(plan.unit)
     spend(100 * len(nodes))
-    return connecting([(n, e, rounded_up(_sharp(stop_loss, n * unit) / unit)) for n, e in nodes], terms)
-
-
-def _sharp(stop_loss: StopLossBall, threshold: arb) -> arb:
-    """A ball of few bits that contains the value, or one of all bits where differences leave too few of them."""
-    with ctx.workprec(FEW_BITS):
-        found = stop_loss(threshold)
-    return found if found.rel_accuracy_bits() >= ENOUGH_BITS else stop_loss(threshold)
+    return connecting([(n, e, rounded_up(stop_loss(n * unit) / unit)) for n, e in nodes], terms)
 
 
 def connecting(nodes: list[tuple[int, int, int]], terms: int = 1) -> Sum:

@@ -42,8 +42,6 @@ _RARE = 1e-3
 _STEP, _BLOCK_SPREADS = 0.2, 8.0
 """Blocks live on a lattice of a fifth of a deviation of one term that reaches eight deviations of a block."""
 _SEEN, _WORTH = 1e-4, 0.995
-_LEAST_SPREAD = 0.05
-"""Of epsilon: where there is one epoch, it is asked near there."""
 
 
 class Focus(NamedTuple):
@@ -92,12 +90,14 @@ def gain(focus: Focus, repeats: int, first: float, last: float, value: float, ne
     """
     if not (value > 0.0 and next_value > 0.0):
         return 0.0
+    if focus.alone and repeats == 1:
+        return 1.0  # there are few places, near the epsilon expected and some way beyond
     middle, width = 0.5 * (first + last), abs(last - first)
     share = math.expm1(middle - first) / math.expm1(last - first)
     gap = value + share * (next_value - value) - math.sqrt(value * next_value)
     epsilon = max(focus.epsilon, 1e-3)
     mu = gaussian_mu(epsilon, focus.delta)
-    spread = max(_LEAST_SPREAD * epsilon, mu * math.sqrt(1.0 - focus.alone / repeats))
+    spread = mu * math.sqrt(1.0 - focus.alone / repeats)
 
     def log_odds(x: float) -> float:
         return -0.5 * ((epsilon - x) / spread - 0.5 * spread) ** 2 - math.log(spread)

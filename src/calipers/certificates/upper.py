@@ -195,7 +195,7 @@ def _by_sums(
         for side in sides:
             any(ask(place) <= ball(small) for place in side)
     else:
-        effort = focus.effort if phase.kind == "dropping" else focus.effort // 2
+        effort = focus.effort if phase.kind == "dropping" or phase.repeats == 1 else focus.effort // 2
         _ask_where_it_gains(sides, ask, ball(small), worth, effort)
     heights = {place * spacing: known[place][0] for place in known}
     places = sorted(known) if shared else _below_chords(sorted(known), heights, spacing)
