@@ -221,9 +221,9 @@ def not_refuted(verdict: Verdict) -> bool:
             run = Run(sample_rate=rate, epochs=phase["epochs"], noise_multiplier=sigma, sampler="balls-and-bins")
     for claim in verdict.claims:
         measured = measure(run, tolerance=1e-2).epsilon(float(claim.delta))
-        if claim.jaw == "upper" and float(claim.epsilon) < measured.lower:
+        if claim.side == "upper" and float(claim.epsilon) < measured.lower:
             return False
-        if claim.jaw == "lower" and float(claim.epsilon) > measured.upper:
+        if claim.side == "lower" and float(claim.epsilon) > measured.upper:
             return False
     return True
 

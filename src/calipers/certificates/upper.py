@@ -28,7 +28,7 @@ SayProgress = Callable[[str], object]
 DIGITS = 7
 """Significant digits of a certified number, the last one rounded away from the truth."""
 EFFORT = 10_000_000
-"""Operations spent on the sums of one certificate, some twenty seconds: with fewer nodes a bound is looser."""
+"""Operations spent on the sums of one certificate, at most half a minute: with fewer nodes a bound is looser."""
 ENOUGH = 3e-4
 """Nothing is asked any more where all of it could lower epsilon by no larger share."""
 _TRIES, _MORE = 4, Fraction(101, 100)
