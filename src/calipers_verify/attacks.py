@@ -55,10 +55,20 @@ def tested(factors: Any, phases: list[Phase], back: bool, dust: int) -> Rows:
     parts = []
     for (cuts, scores, bins, bin_scores), phase in zip(factors, phases, strict=True):
         rows = epoch(cuts, scores, phase, back, dust // phase.repeats)
-        if bins:  # bin_scores[i] where the sum is at least bins[i - 1] and below bins[i]
-            in_order(bins, bin_scores)
-            rows = [scored(row.low, row.masses, bins, bin_scores) for row in rows]
-        parts.append((rows, phase.repeats))
+        parts.append((binned(rows, bins, bin_scores), phase.repeats))
+    return total(parts, dust)
+
+
+def binned(rows: Rows, bins: Any, scores: Any) -> Rows:
+    """The rows of the scores of bins, if there are any: scores[i] from bins[i - 1] on and below bins[i]."""
+    if not bins:
+        return rows
+    in_order(bins, scores)
+    return [scored(row.low, row.masses, bins, scores) for row in rows]
+
+
+def total(parts: list[tuple[Rows, int]], dust: int) -> Rows:
+    """[p, q] of the score of so many independent epochs of each part; cutting tails costs about `dust`."""
     return _sum(parts, 3, dust)
 
 

@@ -54,6 +54,11 @@ def spend(amount: int, anew: bool = False) -> None:
     _LEFT.set(left)
 
 
+def effort_left() -> int:
+    """How much work may still be counted."""
+    return _LEFT.get()
+
+
 def read(value: Any, shape: Any, where: str) -> Any:
     """`value`, if it has the shape."""
     match shape:  # a range is a sequence, too, and may be too long for len(): it comes first, without a guard

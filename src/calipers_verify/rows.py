@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
+from operator import add
 from typing import Any, NamedTuple, TypeVar
 
 from flint import fmpz, fmpz_poly
@@ -47,8 +48,8 @@ def plus(*rows: Row) -> Row:
     spend((end - low) // 8)
     masses = [fmpz(0)] * (end - low)
     for row in filled:
-        for i, mass in enumerate(row.masses, row.low - low):
-            masses[i] += mass
+        start, end = row.low - low, row.low - low + len(row.masses)
+        masses[start:end] = map(add, masses[start:end], row.masses)
     return Row(low, masses)
 
 
@@ -75,8 +76,12 @@ def product(first: Row, second: Row, up: bool) -> Row:
 def coarser(row: Row, up: bool, shares: tuple[int, int] = HALVES) -> Row:
     """The row on the lattice of twice the spacing; odd places give these shares (in 2^-256) to their neighbors."""
     first, (low, masses) = row.low % 2, row
-    odd, count = fmpz_poly(masses[1 - first :: 2]), (len(masses) + first) // 2
-    parts = [Row(low // 2 + side, rounded(odd * fmpz(share), count, up)) for side, share in enumerate(shares)]
+    odd = masses[1 - first :: 2]
+    if shares == HALVES:
+        each = [[(mass + up) >> 1 for mass in odd]] * 2
+    else:
+        each = [rounded(fmpz_poly(odd) * fmpz(share), len(odd), up) for share in shares]
+    parts = [Row(low // 2 + side, found) for side, found in enumerate(each)]
     return plus(Row((low + first) // 2, masses[first::2]), *parts)
 
 

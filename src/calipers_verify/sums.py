@@ -148,7 +148,8 @@ def _added(first: Sum, second: Sum, plan: SumPlan) -> Sum:
             start, end = max(0, -((radius - center) >> e) - low), max(0, ((center + radius) >> e) + 1 - low)
             levels[e] = Row(low + start, masses[start:end])
             carry = plus(Row(low, masses[:start]), Row(low + end, masses[end:]))
-        a, b, carry = (coarser(row, True) for row in (plus(a, here), plus(b, there), carry))
+        a, carry = coarser(plus(a, here), True), coarser(carry, True)
+        b = a if first is second else coarser(plus(b, there), True)
         e += 1
     return Sum(terms, levels, -(-(first.lost * totals[1] + second.lost * totals[0]) // ONE))
 

@@ -348,18 +348,24 @@ TEN: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 
+WITHIN = {"sixty shuffled epochs, zeroed out": 1.014, "balls-and-bins": 1.002}
+"""Certified over measured where it is not at most 1.001: the table of docs/howto/certificates.md."""
+
+
 @pytest.mark.heavy
-@pytest.mark.parametrize(("keys", "delta"), TEN.values(), ids=TEN.keys())
-def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
-    """Certified within 1 % of the measured upper jaw; the checker takes under 60 s of one core, and 1 GB.
+@pytest.mark.parametrize("name", TEN)
+def test_ten_runs(name: str, tmp_path: Path) -> None:
+    """Certified within 0.1 % of the measured upper bound, or as far from it as `WITHIN` says; the checker takes under
+    60 s of one core, and 1 GB.
 
     The longest takes 25 s; the limit leaves room for a slower machine.
     """
+    keys, delta = TEN[name]
     run = Run(**keys)
     certificate, measured = certify(run, delta=delta), measure(run).epsilon(delta)
     high = certificate.epsilon[1]
     assert high is not None
-    assert measured.lower <= high <= 1.02 * measured.upper  # sixty shuffled epochs: 1.0160 (docs/howto/certificates.md)
+    assert measured.lower <= high <= WITHIN.get(name, 1.001) * measured.upper
     path = tmp_path / "run.cert.json"
     certificate.save(path)
     assert path.stat().st_size < 3_000_000

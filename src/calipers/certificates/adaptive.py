@@ -15,9 +15,9 @@ from calipers.adaptive.run import AdaptiveRun
 from calipers.adaptive.steps import Step
 from calipers.bracket import Bracket
 from calipers.certificates.exact import exact, phase_record, written
-from calipers.certificates.placing import saddle, spacing_for
-from calipers.certificates.rounds import Focus
-from calipers.certificates.upper import SayProgress, one_direction, rounded, smallest
+from calipers.certificates.placing import spacing_for
+from calipers.certificates.rounds import Focus, hides
+from calipers.certificates.upper import EFFORT, SayProgress, one_direction, rounded, smallest
 from calipers.errors import UnsupportedError
 from calipers.guarantee import Guarantee
 from calipers.run import Run
@@ -117,7 +117,8 @@ class MenuProof:
         halvings = [_halvings(phases) for phases in self.steps]
         lattice = min(spacing * 2**n for spacing, n in zip(spacings, halvings, strict=True))
         dust = dust_of(delta) * min(self.costs) // self.budget
-        focus = Focus(epsilon, saddle(epsilon, float(delta)), alone=False)
+        shares = 2 * max(1, sum(hides(phase) for phases in self.steps for phase in phases))
+        focus = Focus(epsilon, float(delta), alone=False, effort=EFFORT // shares)
         records = [
             one_direction(phases, back, lattice / 2**n, dust, focus, say)
             for phases, n in zip(self.steps, halvings, strict=True)

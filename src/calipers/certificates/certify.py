@@ -164,7 +164,8 @@ def _remark(certificate: Certificate, measured: Bracket, asked_delta: bool) -> s
         return f"Certificates state no delta below {DELTA.low:g}; calipers measure prints {measured.upper:.6g}."
     return (
         f"The certified {name} is above the one that calipers measure prints ({measured.upper:.6g}): for such a run "
-        "the checker knows a weaker theorem than measure (docs, what can be certified). Both are upper bounds."
+        "the checker knows a weaker theorem than measure, or it would take too long to be asked everywhere (docs, what "
+        "can be certified). Both are upper bounds."
     )
 
 

@@ -80,20 +80,25 @@ def _mesh(mu: float, small: float) -> FloatArray:
     return np.linspace(-end - mu, end + mu, _MESH)
 
 
-def _step(phase: Phase, back: bool, spacing: float, small: float) -> dict[str, object]:
+def _step(phase: Phase, back: bool, spacing: float, small: float, dust: int) -> tuple[dict[str, object], attacks.Rows]:
     """Scores of one round that shows the record with some probability: the rounded log likelihood ratio."""
     means = [float(mean.mid()) for mean in attacks.shifts(phase, back)]
     z, q = _mesh(max(map(abs, means)), small), float(phase.share)
     log_p, log_q = (
         np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means
     )
-    return _cells(z, (log_p - log_q) / spacing) | {"bins": [], "bin_scores": []}
+    record = _cells(z, (log_p - log_q) / spacing) | {"bins": [], "bin_scores": []}
+    cuts, scores, _, _ = read(record, attacks.FACTOR, "a factor")
+    return record, attacks.epoch(cuts, scores, phase, back, dust // phase.repeats)
 
 
 def _epoch(
     phase: Phase, back: bool, spacing: float, small: float, at: float, dust: int, most: int
-) -> dict[str, object]:
-    """Scores of the rounds, and bins of their sum. `at`: the log ratio at which the sum is the best statistic."""
+) -> tuple[dict[str, object], attacks.Rows]:
+    """Scores of the rounds, and bins of their sum, with what the checker finds of an epoch.
+
+    `at`: the log ratio at which the sum is the best statistic.
+    """
     means = [float(mean.mid()) for mean in attacks.shifts(phase, back)]
     z = _mesh(max(map(abs, means)), small / phase.rounds)
     logs = means[0] * z - 0.5 * means[0] ** 2, at + means[1] * z - 0.5 * means[1] ** 2
@@ -119,11 +124,9 @@ def _epoch(
     starts = _runs(found)
     if len(starts) == 0:
         starts = np.array([len(found) - 1])
-    own = {
-        "bins": [total[0].low + int(i) for i in starts],
-        "bin_scores": [int(found[0]), *(int(found[i]) for i in starts)],
-    }
-    return record | own
+    bins = [total[0].low + int(i) for i in starts]
+    bin_scores = [int(found[0]), *(int(found[i]) for i in starts)]
+    return record | {"bins": bins, "bin_scores": bin_scores}, attacks.binned(total, bins, bin_scores)
 
 
 class LowerAttack:
@@ -172,14 +175,15 @@ class LowerAttack:
     def _try(self, direction: str, at: float, spacing: float, small: float, most: int) -> None:
         spend(0, anew=True)
         back = direction == DIRECTIONS[1]
-        factors = [
+        found = [
             _epoch(phase, back, spacing, small, at, self.dust, most)
             if phase.rounds > 1
-            else _step(phase, back, spacing, small)
+            else _step(phase, back, spacing, small, self.dust)
             for phase in self.phases
         ]
-        attack: dict[str, object] = {"factors": factors, "threshold": 0}
-        self.found.append((direction, attack, self._rows(direction, attack)))
+        attack: dict[str, object] = {"factors": [record for record, _ in found], "threshold": 0}
+        parts = [(rows, phase.repeats) for (_, rows), phase in zip(found, self.phases, strict=True)]
+        self.found.append((direction, attack, attacks.total(parts, self.dust)))
 
     def _rows(self, direction: str, attack: dict[str, object]) -> attacks.Rows:
         """What the checker finds of an attack."""

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calipers.certificates.placing import places_between
+from calipers.certificates.placing import places_between, saddle
+from calipers.numerics.normal import gaussian_mu, mills_ratio
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.batch_weights import find_majorant as measured_cover
 from calipers.pld.allocation.batch_weights import weights_of_records
@@ -44,11 +45,17 @@ _SEEN, _WORTH = 1e-4, 0.995
 
 
 class Focus(NamedTuple):
-    """About what is asked: epsilon, the theta at which E[L^theta] decides delta, whether there is one phase."""
+    """About what is asked: epsilon and delta, whether there is one phase, and how many operations a phase may take."""
 
     epsilon: float
-    saddle: float
+    delta: float
     alone: bool
+    effort: int
+
+    @property
+    def saddle(self) -> float:
+        """About the theta at which E[L^theta] decides delta."""
+        return saddle(self.epsilon, self.delta)
 
 
 def hides(phase: Phase) -> bool:
@@ -72,6 +79,33 @@ def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> 
     dense = range(near[0], near[1] + 1, max(1, min(widest, (near[1] - near[0]) // 12)))
     places = {*places_between(-last, last, 1.0), *dense, *(-place for place in dense)}
     return sorted(place for place in places if abs(place) <= last)
+
+
+def gain(focus: Focus, repeats: int, first: float, last: float, value: float, next_value: float) -> float:
+    """About which share of epsilon a node between two others could save; `value` of a call where log ratios are above
+    0, of a put where they are below.
+
+    Between nodes a stop-loss transform is replaced by its chord, and falls about exponentially. What all other epochs
+    show together is about Gaussian: so likely it is that with them this log ratio makes epsilon.
+    """
+    if not (value > 0.0 and next_value > 0.0):
+        return 0.0
+    if focus.alone and repeats == 1:
+        return 1.0  # there are few places, near the epsilon expected and some way beyond
+    middle, width = 0.5 * (first + last), abs(last - first)
+    share = math.expm1(middle - first) / math.expm1(last - first)
+    gap = value + share * (next_value - value) - math.sqrt(value * next_value)
+    epsilon = max(focus.epsilon, 1e-3)
+    mu = gaussian_mu(epsilon, focus.delta)
+    spread = mu * math.sqrt(1.0 - focus.alone / repeats)
+
+    def log_odds(x: float) -> float:
+        return -0.5 * ((epsilon - x) / spread - 0.5 * spread) ** 2 - math.log(spread)
+
+    # In the other direction the log ratio has the other sign, and a gap is as large as here over the ratio.
+    log_shown = max(log_odds(middle), log_odds(-middle) - middle)
+    log_slope = -0.5 * (epsilon / mu - 0.5 * mu) ** 2 + math.log(mills_ratio(epsilon / mu + 0.5 * mu))
+    return gap * width * repeats / epsilon * math.exp(min(700.0, log_shown - log_slope))
 
 
 def sum_for(phase: Phase, back: bool, x: Fraction, small: float) -> dict[str, object] | None:
