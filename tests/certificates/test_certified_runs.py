@@ -348,7 +348,7 @@ TEN: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 
-WITHIN = {"sixty shuffled epochs, zeroed out": 1.014, "balls-and-bins": 1.002}
+WITHIN = {"sixty shuffled epochs, zeroed out": 1.017, "balls-and-bins": 1.002}
 """Certified over measured where it is not at most 1.001: the table of docs/howto/certificates.md."""
 
 
