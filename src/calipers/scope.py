@@ -71,6 +71,21 @@ def neighbors_text(run: Run) -> str:
     return in_units(scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}", run)
 
 
+def divisor_text(run: Run) -> str:
+    """What the noisy sum is divided by."""
+    return _of_batches(DIVISORS[run.normalization], run)
+
+
+def sums_text(run: Run) -> str:
+    """The noisy sums, with what they are divided by."""
+    return _of_batches(SUMS[run.normalization], run)
+
+
+def _of_batches(text: str, run: Run) -> str:
+    """Of batches cut from an order N q is N over their number."""
+    return text.replace("N q", "N / number of batches") if scheme_of(run).equal_batches else text
+
+
 def drawn_text(run: Run) -> str:
     """How batches were drawn; a rate with many digits is B/N, or rounded down: what holds for it holds for that."""
     typed, size = nearest_digits(run.rate), run.dataset_size
@@ -93,7 +108,7 @@ def scope_text(runs: Sequence[Run]) -> str:
     drawn = " and then ".join(
         dict.fromkeys(
             f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''} of {batches_text(run)}, with noise "
-            f"multiplier {claim_digits(run.noise_multiplier, 8)} and {SUMS[run.normalization]}"
+            f"multiplier {claim_digits(run.noise_multiplier, 8)} and {sums_text(run)}"
             for run in runs
         )
     )
@@ -114,7 +129,7 @@ def scope_record(runs: Sequence[Run]) -> dict[str, object]:
         "view": runs[0].view,
         "adversary": VIEWS[runs[0].view],
         "unit": unit_text(runs[0]),
-        "released": joined([f"{SUMS[run.normalization]} of clipped gradients, of every step" for run in runs]),
+        "released": joined([f"{sums_text(run)} of clipped gradients, of every step" for run in runs]),
         "assumed": list(dict.fromkeys(name for run in runs for name in run.assumed if name in run.to_dict())),
         "conditions": [FIXED],
     }

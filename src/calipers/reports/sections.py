@@ -44,7 +44,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
-from calipers.scope import DIVISORS, VIEWS, neighbors_text, unit_name, unit_text
+from calipers.scope import VIEWS, divisor_text, neighbors_text, unit_name, unit_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -101,7 +101,7 @@ def _setting_text(run: Run, key: str) -> str:
     if key in _FORMAT:
         return f"{value:,}"
     meanings = {
-        "normalization": DIVISORS[run.normalization],
+        "normalization": divisor_text(run),
         "adjacency": f"neighbors differ by {neighbors_text(run)}",
         "view": VIEWS[run.view],
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from calipers.numerics.decimals import claim_digits
 from calipers.run import Run
-from calipers.scope import DIVISORS, VIEWS, drawn_text, in_units, neighbors_text
+from calipers.scope import VIEWS, divisor_text, drawn_text, in_units, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -25,7 +25,7 @@ def describe(run: Run) -> str:
         parts.append(f"{run.dataset_size:,} records{of_size}")
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
-    parts += [DIVISORS[run.normalization], f"neighbors differ by {neighbors_text(run)}", VIEWS[run.view]]
+    parts += [divisor_text(run), f"neighbors differ by {neighbors_text(run)}", VIEWS[run.view]]
     return in_units("; ".join(parts) + ".", run)
 
 
