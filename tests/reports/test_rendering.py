@@ -17,6 +17,7 @@ from calipers.bracket import Bracket, Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CertificationError, InputError
+from calipers.measure import measure
 from calipers.reports.answers import Answers, Questions
 from calipers.reports.compared import brief_comparison
 from calipers.reports.comparison import Comparison
@@ -102,6 +103,16 @@ def test_a_curve_that_reaches_zero_early_is_written_up_to_one():
     assert points.x == pytest.approx((0.0, 1 / 3, 0.5, 1.0), abs=1e-14)
     assert points.y == pytest.approx((0.5, 1 / 3, 0.0, 0.0), abs=1e-14)
     assert (points.x[-1], points.y[-1]) == (1.0, 0.0)
+
+
+def test_a_written_curve_never_rises():
+    """Rounding lets beta rise in its last digit; what is written falls, below the proof's and above the attack's."""
+    measurement = measure(Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0))
+    for side, sign in ((Side.UPPER, 1.0), (Side.LOWER, -1.0)):
+        (points,), found = tradeoff_points(measurement, [side]), measurement.envelope(side).breakpoints()[1]
+        assert np.any(np.diff(found) > 0.0)
+        assert not np.any(np.diff(points.y) > 0.0)
+        assert np.all(sign * (found - points.y[: len(found)]) >= 0.0)
 
 
 def test_evidence_is_told_once_and_names_what_it_licenses():

@@ -49,7 +49,10 @@ def tradeoff_points(measurement: Measurement, sides: Sequence[Side]) -> list[Plo
 
 
 def _breakpoints(side: Side, envelope: Envelope) -> PlottedSide:
-    alpha, beta = (list(map(float, column)) for column in envelope.breakpoints())
+    places, rates = envelope.breakpoints()
+    # Rounding may let beta rise in its last digit: lowered (UPPER) or raised (LOWER) to what a curve can be.
+    falling = np.minimum.accumulate(rates) if side is Side.UPPER else np.maximum.accumulate(rates[::-1])[::-1]
+    alpha, beta = places.tolist(), falling.tolist()
     if alpha[-1] < 1:
         # The curve has reached beta = 0 and stays there.
         alpha.append(1.0)
