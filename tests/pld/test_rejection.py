@@ -234,6 +234,13 @@ def test_a_search_goes_on_where_the_recursion_is_not_tried(monkeypatch: pytest.M
     assert epoch.node(found, False, 0.04, -40.0)[1] <= 1e-5 * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.05, 1.0])
+def test_some_rule_is_always_tried(epsilon: float) -> None:
+    """At small epsilons an estimate was negative, no rule was near it, and fixed batches were all that was proven."""
+    epoch = FullEpoch(1.1, 250, 1.0, False, 240, 60_000)
+    assert epoch.by_dynamic_program(epsilon, False) < 0.5 * epoch.known(epsilon)
+
+
 TABLE = (
     ("10,000, 10", "1.02, 1.02, 1.01", "1.02, 1.02, 1.01"),
     ("10,000, 20", "1.02, 1.02, 1.01", "1.02, 1.03, 1.01"),

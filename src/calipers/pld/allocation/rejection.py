@@ -112,7 +112,7 @@ def find_rejection(
         most = math.ceil(little / left) if left < 0.0 else rounds
         for stages in {min(most, math.ceil(share * (rounds - 1))) for share in _STAGES}:
             plan = Majorant(count - 1, 1.0, 1, 1.0, 0.0, stages=stages)
-            places, values = _payoff(term, known, rounds, 0.0, plan)
+            places, values = rejection_payoff(term, known, rounds, 0.0, plan)
             slopes = np.diff(values) / np.diff(places)
             stop_losses = _rough(term, count, worth, -places[:-1])
             found.append((float(values[0] + np.diff(slopes, prepend=0.0) @ stop_losses), plan))
