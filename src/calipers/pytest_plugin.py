@@ -112,7 +112,7 @@ def calipers_gate(request: pytest.FixtureRequest) -> TrainingGate:
             raise InputError(f"the marker takes {', '.join(_OPTIONS)} by name.")
         if len([name for name in _LENGTHS if options.get(name)]) != 1:
             raise InputError(
-                "the marker says how long the real training is: exactly one of epochs, steps, as_executed."
+                "the marker must say how long the real training is: give exactly one of epochs, steps, as_executed."
             )
         _, settings = find_settings(request.config.rootpath)
         return TrainingGate(options, configured(options, settings))

@@ -34,8 +34,8 @@ KEPT = {
 }
 """By batch size: 256 leaves 96 records over, 240 leaves none.
 
-Since the recursion counts jumps past its grid by their mean, nodes of a curve stand elsewhere: the proof is narrower but
-at a false positive rate of 1e-6, where it is 0.6 % (256) and 0.4 % (240) wider.
+Since the recursion counts jumps past its grid by their mean, nodes of a curve stand elsewhere: the proof is narrower
+but at a false positive rate of 1e-6, where it is 0.6 % (256) and 0.4 % (240) wider.
 """
 
 

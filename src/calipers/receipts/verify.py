@@ -222,7 +222,8 @@ def _other_words(stated: Mapping[str, Any], again: Mapping[str, Any]) -> list[st
 def _scope(record: Mapping[str, Any]) -> str:
     """What was compared, and what was not."""
     words = _same_version(record)
-    compared = ["the facts of the run", "epsilon", "the claim", "refuted", "closes"] + ["notes", "evidence"] * words
+    compared = ["the facts of the run", "epsilon", "the claim", "whether it is refuted", "whether the bounds agree"]
+    compared += ["notes", "evidence"] * words
     executed = record["executed"]
     others = [one["fact"] for one in executed["facts"] if one["fact"] in STATED_FACTS and one["how"] != "not stated"]
     others += [key for key in ("reasons", "conditions", "observations") if executed[key]]
