@@ -43,7 +43,7 @@ RECORD_ORIENTATIONS = ("present against absent", "absent against present")
 
 def sum_rule(threshold: float, order: str) -> str:
     """The test behind a lower value; an infinite threshold stands for all of them."""
-    rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
+    rule = "reject when the sum of the composed pairs' rounded log likelihood ratios exceeds a threshold"
     return f"{rule}, {threshold:.10g} here ({order})" if math.isfinite(threshold) else rule
 
 
@@ -176,7 +176,7 @@ class PairProof(PairBound):
     def evidence(self) -> Evidence:
         """Why the upper bound holds."""
         text = (
-            f"{self.explanation} Each step's likelihood ratio is split onto a lattice (which dominates it) and "
+            f"{self.explanation} The likelihood ratio of each pair is split onto a lattice (which dominates it) and "
             "composed by tilted FFT; truncation, aliasing and rounding are added to the upper bound."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
@@ -359,8 +359,8 @@ def adaptive_sign_text(attack: AdaptiveSignAttack, epochs: int) -> str:
     else:
         opposing, agreeing = "is u (zero once it is zeroed out)", "is -u (zero)"
         weights = f"V_t = {missed}, U_t = {jump} while it opposes the others and U_t = 1 while it agrees"
-    means = "mean_t U_t / mean_t V_t" if r == 1.0 else "(1 - r + r mean_t U_t) / (1 - r + r mean_t V_t)"
-    kept = "" if r == 1.0 else f", r = {r:.10g} the share of records an epoch keeps"
+    means = "mean_t U_t / mean_t V_t" if r == 1.0 else "(1 - p + p mean_t U_t) / (1 - p + p mean_t V_t)"
+    kept = "" if r == 1.0 else f", p = {r:.10g} the share of records an epoch keeps"
     return (
         f"The record changes sides. {'In every epoch all' if epochs > 1 else 'All'} other clipped gradients are -u, a "
         f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "

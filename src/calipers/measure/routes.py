@@ -339,6 +339,10 @@ def _counted(factors: Sequence[tuple[AnyPair, int]]) -> int:
     return sum(number for _, number in factors)
 
 
+def _composed(count: int) -> str:
+    return "one dominating pair" if count == 1 else f"{count:,} dominating pairs are composed"
+
+
 def _attained(
     proofs: Sequence[Proof],
     pairs: Sequence[tuple[TwoSidedPair, int]],
@@ -353,7 +357,7 @@ def _attained(
         reason = max((proof.reason for proof in proofs), key=len)
         return gaussians(shifts, f"{reason} {gaussian_releases(count)}.")
     hidden = [proof for proof in proofs if proof.shift is None]
-    reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}; {count:,} dominating pairs are composed."
+    reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}; {_composed(count)}."
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     description = _descriptions(

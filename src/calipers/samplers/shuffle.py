@@ -306,10 +306,10 @@ def attack_description(run: RunFields) -> str:
     replaced, share = run.adjacency == "substitute", run.kept_share
     present, absent = ("mean_t U_t", "mean_t V_t")
     if share < 1.0:
-        present, absent = "(1 - r + r mean_t U_t)", "(1 - r + r mean_t V_t)"
+        present, absent = "(1 - p + p mean_t U_t)", "(1 - p + p mean_t V_t)"
     score = f"log {present}" if replaced else f"log({present} / {absent})"
     weights = "U_t = exp(2 x_t/sigma - 2/sigma^2)" + ("" if replaced else ", V_t = exp(x_t/sigma - 1/(2 sigma^2))")
-    rate = "" if share == 1.0 else f", r = {share:.10g} the share of records an epoch keeps"
+    rate = "" if share == 1.0 else f", p = {share:.10g} the share of records an epoch keeps"
     shown = "is u, or -u once it is replaced" if replaced else "is u, or zero once it is zeroed out"
     return (
         f"All other clipped gradients are -u, a unit vector, and the record's {shown}; so batches sum to -B along u, "
