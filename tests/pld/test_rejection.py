@@ -241,6 +241,14 @@ def test_some_rule_is_always_tried(epsilon: float) -> None:
     assert epoch.by_dynamic_program(epsilon, False) < 0.5 * epoch.known(epsilon)
 
 
+def test_a_divergence_below_all_numbers_is_no_failure() -> None:
+    """Four batches of one at noise 20, epsilon 2: fixed batches show less than the smallest double."""
+    epoch = FullEpoch(20.0, 4, 1.0, False, 1, 4)
+    assert epoch.known(2.0) == 0.0
+    ((_, found),) = epoch.worst_case((2.0,), False, 0.1, -40.0)
+    assert 0.0 <= found < 1e-10
+
+
 TABLE = (
     ("10,000, 10", "1.02, 1.02, 1.01", "1.02, 1.02, 1.01"),
     ("10,000, 20", "1.02, 1.02, 1.01", "1.02, 1.03, 1.01"),

@@ -108,7 +108,7 @@ def find_rejection(
     counts = np.unique(np.clip(np.round((rounds - 1) * (1.0 - _SHORT)), 2, rounds - 2)).astype(int)
     for count, worth in zip(counts.tolist(), worths(counts).tolist(), strict=True):
         left = math.log1p(-min(acceptance(width, 1.0 - count / (rounds - 1)), 0.999))
-        little = min(math.log(max(worth, 1e-300) / (rounds * known)), 0.0) + _LITTLE
+        little = min(math.log(max(worth, 1e-300)) - math.log(max(rounds * known, 1e-300)), 0.0) + _LITTLE
         most = math.ceil(little / left) if left < 0.0 else rounds
         for stages in {min(most, math.ceil(share * (rounds - 1))) for share in _STAGES}:
             plan = Majorant(count - 1, 1.0, 1, 1.0, 0.0, stages=stages)
