@@ -94,6 +94,8 @@ _LONGEST = 40_000
 _NEGLIGIBLE = 1e-3
 """Of the worth of all rounds, about: what terms hold beyond the grid of a block."""
 _RATES, _LARGEST_EXPONENT = 48, 300.0
+_MOST_PAIRS, _PAIRS_AT_ONCE = 100_000_000, 2_000_000
+"""Pairs of values that are looked at where transforms have no digits, some 20 MB at a time."""
 _RESOLUTION = 0.09
 """Of transforms of blocks: 1e-4 of an answer may be added, more than of sums that could be had in another way."""
 
@@ -331,9 +333,21 @@ def recursion_payoff(
         [*parts, others], lambda sums: payoff(sums + scale * start), -scale * start, _RESOLUTION, everywhere=True
     )
     if gain is None and [part.count for part in (*parts, others)] == [1, 1]:
-        sums = parts[0].values[:, None] + others.values + scale * start  # few enough to look at every pair
-        gain = float(parts[0].masses @ payoff(sums) @ others.masses) * math.exp(parts[0].error + others.error + 1e-12)
+        gain = _by_pairs(parts[0], others, lambda sums: payoff(sums + scale * start), scale * start)
     return math.inf if gain is None else gain + scale * with_error + more
+
+
+def _by_pairs(first: RepeatedTerms, second: RepeatedTerms, payoff: Payoff, start: float) -> float | None:
+    """At least E[payoff] of the sum of two terms, from all pairs of their values; None where these are too many."""
+    pairs = len(first.masses) * len(second.masses)
+    if pairs > _MOST_PAIRS:
+        return None
+    gain = 0.0
+    for some in np.array_split(np.arange(len(first.masses)), -(-pairs // _PAIRS_AT_ONCE)):
+        gain += float(first.masses[some] @ payoff(first.values[some, None] + second.values) @ second.masses)
+    # Sums of non-negative numbers err by a share; places by theirs, and slopes are at most one.
+    places = float(np.abs(first.values).max() + np.abs(second.values).max()) + abs(start)
+    return gain * math.exp(first.error + second.error + 1e-10) + 8.0 * UNIT_ROUNDOFF * places
 
 
 def _blocks(problem: _Problem, block: int, scale: float) -> tuple[list[RepeatedTerms], float]:
