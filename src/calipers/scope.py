@@ -28,17 +28,17 @@ SUMS = {
     "realized": "noisy sums divided by the realized batch size",
 }
 VIEWS = {
-    "worst-case": "the adversary may choose all other records",
+    "worst-case": "the adversary may choose all other records and all gradients",
     "isolated": "the adversary sees only the differing record's own noisy contribution",
 }
 FIXED = (
-    "The noise, the sampling and the number of steps were fixed before the run. A run that might have stopped early "
-    "has to be described as the longest run that was possible; where noise or steps were chosen from what had been "
-    "released, the numbers do not hold."
+    "The numbers hold only if the noise, the sampling and the number of steps were fixed before the run. A run that "
+    "might have stopped early has to be described as the longest run that was possible; where noise or steps were "
+    "chosen from what had been released, the numbers do not hold."
 )
 FIXED_SHORT = "with noise, sampling and number of steps fixed before the run"
 _SEEN = {
-    "worst-case": "sees every noisy sum and may choose all other records",
+    "worst-case": "sees every noisy sum and may choose all other records and all gradients",
     "isolated": "sees only the differing record's own noisy contribution",
 }
 NOT_DP = "not differential privacy: the adversary sees only the differing record's own noisy contribution"

@@ -61,7 +61,7 @@ def measurement_sections(
     return (
         reading_section(answers),
         numbers_section(answers, measurement.tolerance),
-        *relations_section(answers),
+        *relations_section(answers, (Prose(_WHICH),)),
         attacker_section(answers),
         secrets_section(measurement, answers, success_rates(measurement)),
         uncovered_section(answers),
@@ -76,6 +76,11 @@ def measurement_sections(
     )
 
 
+_WHICH = (
+    "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
+    "it is about what the data of somebody say who is known to be in the dataset; zero-out, if a policy or a library "
+    "asks for that one: the gradients become zero, and the place in the batches stays."
+)
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
 
 
@@ -170,7 +175,7 @@ def numbers_table(answers: Answers) -> Table:
     return Table(ROUNDED, ("quantity", "at least (attack)", "at most (proof)", "standard accounting"), tuple(rows))
 
 
-def relations_section(answers: Answers) -> tuple[Section, ...]:
+def relations_section(answers: Answers, said_first: tuple[Block, ...] = ()) -> tuple[Section, ...]:
     """Epsilon for all neighboring relations, since people do not know beforehand which one they need."""
     found = answers.relations
     if not found:
@@ -185,7 +190,7 @@ def relations_section(answers: Answers) -> tuple[Section, ...]:
     refused = tuple(f"{one.adjacency}: {one.refused}" for one in found if one.epsilon is None)
     table = Table(ROUNDED, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
     title = f"Epsilon at delta = {setting(found[0].delta)} for each neighboring relation"
-    return (Section(title, (table, *((Items(refused),) if refused else ()))),)
+    return (Section(title, (*said_first, table, *((Items(refused),) if refused else ()))),)
 
 
 ROUNDED = "Lower values are rounded down, upper values up."
