@@ -79,7 +79,8 @@ FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
 """For the nodes of a PLD, for single questions, and either where a tolerance asks for it."""
 _SPREADS, _ONE_START = 5.0, 3.5
 """How many deviations of the sum the grid reaches beyond its start and beyond 0, and how many where nothing is asked
-but the value at the start: the latter is less than 3e-4 to pass, and what is lost there about as small a share."""
+but the value at the start and many small terms decide: the latter is less than 3e-4 to pass, and what is lost there
+about as small a share."""
 _MOST_LOSSES = 15.0
 """Deviations up to which heavy losses are followed."""
 _TAIL = 2.2
@@ -170,7 +171,9 @@ class _Problem:
         heavy = self.term.left[1]
         losses = math.exp(self.term.epsilon + _LOSSES * heavy - 0.5 * heavy**2) if heavy > self.term.width else 0.0
         if rounds == self.rounds:
-            left, right = self.spreads * spread - self.start, self.spreads * spread
+            normal, jumps = self._worth
+            reach = self.spreads if normal > jumps else _SPREADS  # between rare large terms sums drift to the left
+            left, right = reach * spread - self.start, reach * spread
         else:
             left, right = max(1.5 * _SPREADS * spread, self.far), _SPREADS * spread
         right = max(right, min(losses, _MOST_LOSSES * spread))
