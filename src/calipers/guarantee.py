@@ -23,7 +23,11 @@ from calipers.numerics.decimals import setting
 from calipers.run_keys import as_toml, known, named_keys, read_toml
 from calipers.synonyms import adjacency_named
 
-NEIGHBORS = {"add-remove": "adding or removing", "zero-out": "zeroing out", "substitute": "substituting"}
+NEIGHBORS = {
+    "add-remove": "adding or removing",
+    "zero-out": "zeroing out the gradients of",
+    "substitute": "substituting",
+}
 ADJACENCIES = tuple(NEIGHBORS)
 _EPSILON = Domain(0.0, 500.0)
 _RHO = Domain(1e-8, 200.0)

@@ -71,6 +71,20 @@ def neighbors_text(run: Run) -> str:
     return in_units(scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}", run)
 
 
+_QUESTIONS = {
+    "add-remove": "whether one given {name} was in the data",
+    "zero-out": "whether one given {name} was used, or its gradients were set to zero (its place in the batches stays)",
+    "substitute": "whether the first of two given {name}s was in the data, or the second",
+}
+
+
+def question_text(adjacency: str, name: str) -> str:
+    """What an attacker on neighbors of this relation decides, as a question with the answers yes and no."""
+    return _QUESTIONS.get(adjacency, "which of two neighboring datasets was used, the first or the second").format(
+        name=name
+    )
+
+
 def divisor_text(run: Run) -> str:
     """What the noisy sum is divided by."""
     return _of_batches(DIVISORS[run.normalization], run)
@@ -101,6 +115,24 @@ def batches_text(run: Run) -> str:
     if "last_batch" in scheme_of(run).keys and run.sizes is not None and run.sizes[0] % run.sizes[1]:
         words += f", the last, shorter one {'kept' if run.last_batch == 'keep' else 'dropped'}"
     return words
+
+
+def last_batch_matters(run: Run) -> bool:
+    """Whether nobody said what becomes of a last, shorter batch, and there is one here or with one record more."""
+    assumed = "last_batch" in run.assumed and "last_batch" in scheme_of(run).keys
+    return assumed and run.sizes is not None and (run.adjacency == "add-remove" or run.sizes[0] % run.sizes[1] > 0)
+
+
+def adjacency_notice(runs: Sequence[Run]) -> str:
+    """That zero-out was chosen where nobody named the neighbors, and what it does not promise; else empty."""
+    run = runs[0] if runs else None
+    if run is None or "adjacency" not in run.assumed or run.adjacency != "zero-out":
+        return ""
+    return (
+        f"Nobody named the neighboring relation, and {scheme_of(run).why_zero_out}: so the numbers are for zero-out "
+        f"(the gradients of one {unit_name(runs)} become zero, and its place in the batches stays). Whether a "
+        f"{unit_name(runs)} was in the data at all is add-remove, and may be easier to tell."
+    )
 
 
 def scope_text(runs: Sequence[Run]) -> str:

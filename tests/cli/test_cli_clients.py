@@ -33,7 +33,7 @@ def test_a_client_is_called_a_client(calipers, sampler, adjacency):
     assert "one client" in text
     assert "one client with" not in text
     summary = text[text.index("5 steps of") :]
-    assert "record" not in summary[: summary.index("clients.") + 8]
+    assert "record" not in summary[: summary.index("gradients.") + 10]
     assert "so a client that is drawn displaces another one" in text
 
 

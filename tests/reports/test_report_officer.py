@@ -113,8 +113,24 @@ def test_a_stated_guarantee_explains_no_training():
 def test_an_attacker_looks_for_the_unit_that_is_protected():
     run = RUN.replace(unit="patient", records_per_unit=3)
     words = to_markdown(report_measurement(measure(run), Questions()).document)
-    assert "whether one given patient was in the data" in words
-    assert "an attacker who says which patients are in the data" in words
+    assert "wants to know whether one given patient was in the data" in words
+    assert "an attacker decides whether one given patient was in the data" in words
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "asked"),
+    [
+        ("zero-out", "whether one given record was used, or its gradients were set to zero"),
+        ("substitute", "whether the first of two given records was in the data, or the second"),
+    ],
+)
+def test_the_table_of_attacks_asks_the_question_of_its_neighbors(adjacency: str, asked: str) -> None:
+    """Of zeroed-out records it does not bound who can tell whether a record was in the data."""
+    words = to_markdown(report_measurement(measure(RUN.replace(adjacency=adjacency)), Questions()).document)
+    assert f"wants to know {asked}" in words
+    assert f"An attack decides {asked}" in words
+    assert "whether one given record was in the data" not in words
+    assert "Whether a record was in the data at all is another question (add-remove)" in words
 
 
 @pytest.mark.parametrize(("lower", "printed"), [(1e-6, "1e-6"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "1e-6")])
@@ -134,6 +150,6 @@ def test_a_claim_about_one_record_is_not_compared_with_a_unit_of_several():
     text = to_markdown(report_measurement(whole, Questions()).document)
     assert "refuted" not in text
     assert "is about adding or removing one record" in text
-    assert "whether one patient was in the data" in text
+    assert "An attack decides whether one given patient was in the data" in text
     assert "Singling out anybody" not in text  # its proof needs independent units
     assert "1,000 records of at least 334 patients, so at most 0.003" in text

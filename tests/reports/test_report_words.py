@@ -127,7 +127,7 @@ def test_the_paragraph_names_everything_a_guarantee_is_about(answers):
         "shuffled batches of fixed size",
         "the noisy sum is not divided",
         "under zero-out adjacency",
-        "neighbors differ by zeroing out one record",
+        "neighbors differ by zeroing out the gradients of one record",
         "fixed before the run",
         "the adversary may choose all other records and all gradients",
         "one record as the privacy unit",

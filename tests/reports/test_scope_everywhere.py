@@ -31,7 +31,7 @@ KEYS = {
 }
 NEIGHBORS = {
     "add-remove": "adding or removing one record",
-    "zero-out": "zeroing out one record",
+    "zero-out": "zeroing out the gradients of one record",
     "substitute": "substituting one record",
 }
 # A word of every sampler's sentence, written down here by hand.

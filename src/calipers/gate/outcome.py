@@ -24,7 +24,7 @@ from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.phases import as_phases
 from calipers.run import Run
-from calipers.scope import FIXED_SHORT, NOT_DP, scope_text
+from calipers.scope import FIXED_SHORT, NOT_DP, adjacency_notice, last_batch_matters, scope_text
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
 """Tried in turn while a bound is nearer to the budget than the numerical width."""
@@ -113,9 +113,10 @@ def _scope(runs: Sequence[Run]) -> str:
     if not runs:
         return ""
     isolated = f" This is {NOT_DP}." if runs[0].view == "isolated" else ""
-    dropped = any("last_batch" in run.assumed and run.left_over and "last_batch" in run.to_dict() for run in runs)
-    said = " Nobody said what becomes of the last, shorter batch: it is taken to be dropped." if dropped else ""
-    return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{said}"
+    said = " Nobody said what becomes of a last, shorter batch: it is taken to be dropped."
+    notices = [said] if any(map(last_batch_matters, runs)) else []
+    notices += [f" {text}" for text in (adjacency_notice(runs),) if text]
+    return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{''.join(notices)}"
 
 
 def _large_delta(runs: Sequence[Run], budget: Budget) -> str:

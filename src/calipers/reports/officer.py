@@ -17,7 +17,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 from calipers.reports.answers import Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.paragraph import report_this
-from calipers.scope import NOT_DP, in_units, neighbors_text, unit_name, unit_text
+from calipers.scope import NOT_DP, in_units, neighbors_text, question_text, unit_name, unit_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -33,10 +33,10 @@ def reading_section(answers: Answers) -> Section:
     """What the words of the first page mean."""
     who, name = _unit(answers), unit_name(answers.runs)
     training = (
-        "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (clipping), and "
-        "adds random noise to it; the noise multiplier is the size of the noise compared with the most that one record "
-        "can add. The noisy sum may then be divided by a number; whether that number is public matters (see Notes). An "
-        "epoch is one pass over the data."
+        "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (its gradient, "
+        "clipped), and adds random noise to it; the noise multiplier is the size of the noise compared with the most "
+        "that one record can add. The noisy sum may then be divided by a number; whether that number is public matters "
+        "(see Notes). An epoch is one pass over the data."
     )
     standard = (
         "Standard accounting is the epsilon that common tools print. They assume one way of drawing batches (Poisson "
@@ -52,20 +52,21 @@ def reading_section(answers: Answers) -> Section:
         "delta is the probability that is exempted from that bound. It has to be smaller than 1 divided by the number "
         f"of people{_people(answers)}, and better is much smaller: publishing all data of one person drawn at random "
         "has epsilon = 0 at a delta of that size.",
+        f"TPR at FPR: an attacker decides {question_text(relation(answers), name)}. The true positive rate is how "
+        "often the answer is yes where yes is right, the false positive rate how often it is yes where no is right. An "
+        "attacker who looks for those with the answer no has two such rates too; each row is about the better of the "
+        "two. The advantage is the largest difference of the two rates: 0 where nothing is learned, 1 where everything "
+        "is. The separation is the advantage divided by the square root of 2.",
         "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
         "of two bell curves of standard deviation 1, mu apart, one number was drawn, up to a probability delta0. The "
         "regret says how much this exaggerates an attacker: the advantage by at most twice the regret.",
-        f"TPR at FPR: an attacker who says which {name}s are in the data is right about a share of those that are "
-        "(true positive rate) and wrong about a share of those that are not (false positive rate). Who says which are "
-        "not in the data has two such rates too; each row is about the better of the two attackers. The advantage is "
-        "the largest difference of the two rates: 0 where nothing is learned, 1 where everything is. The separation is "
-        "the advantage divided by the square root of 2.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         "nobody has thought of.",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
         "guaranteed where every noisy sum is seen. It is played on data that suit it: on your data, or where only the "
         "trained model is seen, attackers may do worse. The proof holds there too.",
         *((standard,) if answers.stated is None else ()),
+        "Numbers such as 1e-5 are written with a power of ten: 1e-5 is 1 in 100,000.",
     )
     warning = (Notice(f"This report is {NOT_DP}."),) if _is_isolated(answers) else ()
     return Section("How to read this report", (*warning, Items(texts)))
@@ -90,6 +91,11 @@ def _differ(answers: Answers) -> str:
         return neighbors_text(answers.runs[0]) if answers.runs else "one record"
     words = NEIGHBORS.get(answers.stated.adjacency)
     return "whatever the guarantee calls neighbors" if words is None else f"{words} one record"
+
+
+def relation(answers: Answers) -> str:
+    """The neighboring relation that the answers are about."""
+    return answers.runs[0].adjacency if answers.stated is None else answers.stated.adjacency
 
 
 def _is_isolated(answers: Answers) -> bool:
@@ -162,8 +168,8 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
     said = f"at most {ceil_digits(upper)}" if upper < 1 else "not bounded below 1"
     text = (
         f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
-        f"share of {floor_digits(weight, 3)} of the population isolates one by chance with probability below "
-        f"{setting(_SHARE)}. With what was released, that probability is {said} (proof); the truth may be "
+        f"share of {floor_digits(weight, 3)} of the population fits exactly one of them by chance with probability "
+        f"below {setting(_SHARE)}. With what was released, that probability is {said} (proof); the truth may be "
         "much lower, since no attack is computed for this."
     )
     return [in_units(text, answers.runs[0])]

@@ -14,8 +14,7 @@ from calipers.bracket import Bracket
 from calipers.errors import CalipersError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
-from calipers.samplers import scheme_of
-from calipers.scope import neighbors_text
+from calipers.scope import last_batch_matters, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -65,8 +64,7 @@ def relations(measurement: Measurement, delta: float) -> tuple[NeighborRelation,
 def _other_last_batch(runs: tuple[Run, ...]) -> str:
     """What else might have become of the last batch, where that was assumed and makes a difference."""
     for run in runs:
-        unnamed = "last_batch" in run.assumed and "last_batch" in run.to_dict()
-        if unnamed and run.sizes is not None and run.sizes[0] % run.sizes[1]:
+        if last_batch_matters(run) and "last_batch" in run.to_dict():
             return "keep"
     return ""
 
@@ -109,8 +107,7 @@ def last_batch_notice(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]
 def noise_notice(runs: tuple[Run, ...]) -> str:
     """That noise was found for a last batch that is dropped, where nobody said so; else empty."""
     for run in runs:
-        assumed = "last_batch" in run.assumed and "last_batch" in scheme_of(run).keys
-        if assumed and run.sizes is not None and run.sizes[0] % run.sizes[1]:
+        if last_batch_matters(run) and run.sizes is not None:
             said = _taken_to_be_dropped(*run.sizes)
             return f"{said} this noise may not be enough: describe the run with last_batch = 'keep'."
     return ""
@@ -118,6 +115,12 @@ def noise_notice(runs: tuple[Run, ...]) -> str:
 
 def _taken_to_be_dropped(size: int, batch: int) -> str:
     rest = size % batch
+    if not rest:
+        return (
+            f"Nobody said what becomes of a last, shorter batch: there is none ({size:,} = {size // batch:,} x "
+            f"{batch:,}), but one record more or fewer makes one. It is taken to be dropped (last_batch = 'drop', "
+            "drop_last=True). If the loader keeps it, as PyTorch does by default,"
+        )
     return (
         f"Nobody said what becomes of the {rest:,} records that do not fill a batch ({size:,} = {size // batch:,} x "
         f"{batch:,} + {rest:,}): they are taken to be dropped (last_batch = 'drop', drop_last=True). If the loader "

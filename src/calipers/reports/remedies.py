@@ -35,6 +35,7 @@ class Remedy:
     change: Mapping[str, object] = field(default_factory=dict)
     delta: float | None = None
     epsilon: Bracket | None = None
+    adjacency: str = "add-remove"
 
     @property
     def sentence(self) -> str:
@@ -44,8 +45,8 @@ class Remedy:
         upper = self.epsilon.upper
         proven = f"at most {ceil_digits(upper)} (proof)" if math.isfinite(upper) else "no finite upper bound is proven"
         return (
-            f"{self.text} Measured so, with everything else unchanged: epsilon at least "
-            f"{floor_digits(self.epsilon.lower)} (attack), {proven}, at delta = {setting(self.delta)}."
+            f"{self.text} Measured so, with everything else unchanged (adjacency = '{self.adjacency}'): epsilon at "
+            f"least {floor_digits(self.epsilon.lower)} (attack), {proven}, at delta = {setting(self.delta)}."
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -127,7 +128,7 @@ def _tried(text: str, change: dict[str, object], measurement: Measurement, delta
         bracket = measure(changed, tolerance=measurement.tolerance).epsilon(delta)
     except CalipersError:
         return Remedy(text, change)
-    return Remedy(text, change, delta, bracket)
+    return Remedy(text, change, delta, bracket, changed[0].adjacency)
 
 
 def _changed(run: Run, change: dict[str, object]) -> Run:

@@ -37,6 +37,7 @@ from calipers.reports.sections import (
 from calipers.reports.standing import badges, is_closed, verdict
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe_calibrated, describe_subject
+from calipers.scope import adjacency_notice
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -129,7 +130,7 @@ def brief_calibration(calibration: Calibration) -> Document:
         opening=(
             figure,
             Quote(f"noise multiplier{'s' if several else ''} {noise}", "Train with"),
-            *((Notice(assumed),) if (assumed := noise_notice(calibration.phases)) else ()),
+            *_assumed(noise_notice(calibration.phases), adjacency_notice(calibration.phases)),
         ),
         sections=(
             Section("The noise", (Table(_SMALLEST, ("quantity", "value"), rows),)),
@@ -192,6 +193,11 @@ def _points(picture: Chart | Intervals, x_name: str, y_name: str, proof_first: b
     return {x_name: list(low.x), f"{y_name}_at_least": list(low.y), f"{y_name}_at_most": list(high.y)}
 
 
+def _assumed(*texts: str) -> tuple[Notice, ...]:
+    """What nobody said and was assumed, one notice each."""
+    return tuple(Notice(text) for text in texts if text)
+
+
 def brief_measurement(answers: Answers, tolerance: float) -> Document:
     """What a terminal and a notebook show of a run: nothing is measured for it beyond the answers."""
     return Document(
@@ -201,9 +207,10 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
         opening=(
-            *((Notice(assumed),) if (assumed := last_batch_notice(answers.relations, answers.runs)) else ()),
+            *_assumed(last_batch_notice(answers.relations, answers.runs)),
             bracket_figure(answers),
             Quote(report_this(answers), "Report this"),
+            *_assumed(adjacency_notice(answers.runs)),
         ),
         sections=(
             numbers_section(answers, tolerance),

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from calipers.guarantee import NEIGHBORS, GuaranteeSubject
+from calipers.guarantee import GuaranteeSubject
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
@@ -33,6 +33,7 @@ from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import profile_figure, rate_figures
 from calipers.reports.officer import (
     reading_section,
+    relation,
     secrets_section,
     signature_section,
     success_rates,
@@ -44,7 +45,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
-from calipers.scope import VIEWS, divisor_text, neighbors_text, unit_name, unit_text
+from calipers.scope import VIEWS, divisor_text, neighbors_text, question_text, unit_name, unit_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -76,6 +77,7 @@ def measurement_sections(
     )
 
 
+_LEFT_OUT = "Settings that the description left out stand here with their defaults; check them before you sign."
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
     "it is about what the data of somebody say who is known to be in the dataset; zero-out, if a policy or a library "
@@ -92,7 +94,7 @@ def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> S
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
     rows.append(("privacy unit", *(unit_text(run) for run in runs)))
-    blocks: list[Block] = [Table("Settings", columns, tuple(rows))]
+    blocks: list[Block] = [Prose(_LEFT_OUT), Table("Settings", columns, tuple(rows))]
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
     blocks.append(Code(run_file(runs)))
@@ -181,12 +183,11 @@ def relations_section(answers: Answers, said_first: tuple[Block, ...] = ()) -> t
     if not found:
         return ()
     rows: list[tuple[Cell, ...]] = []
-    clearer = NEIGHBORS["zero-out"], "zeroing out the gradients of"
     for one in found:
         read = " (this report)" if one.adjacency == answers.runs[0].adjacency and not one.last_batch else ""
         kept = ", if the last batch is kept" if one.last_batch == "keep" else ""
-        bounds = ("none", "none") if one.epsilon is None else ends(one.epsilon)
-        rows.append((f"{one.adjacency}{kept}{read}", *bounds, one.words.replace(*clearer)))
+        bounds = ("not proven", "not proven") if one.epsilon is None else ends(one.epsilon)
+        rows.append((f"{one.adjacency}{kept}{read}", *bounds, one.words))
     refused = tuple(f"{one.adjacency}: {one.refused}" for one in found if one.epsilon is None)
     table = Table(ROUNDED, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
     title = f"Epsilon at delta = {setting(found[0].delta)} for each neighboring relation"
@@ -208,8 +209,8 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
     """Trade-off curve on both scales, and the profile."""
     blocks: list[Block] = [
         Prose(
-            f"An attack decides whether one {unit_name(answers.runs)} was in the data. The shaded region between "
-            "proof and attack holds the true curve; where it looks like a single line, the bounds meet."
+            f"An attack decides {question_text(relation(answers), unit_name(answers.runs))}. The shaded region "
+            "between proof and attack holds the true curve; where it looks like a single line, the bounds meet."
         ),
         *rate_figures(measurement, answers),
         profile_figure(measurement, answers)
@@ -224,23 +225,35 @@ def attacker_section(answers: Answers) -> Section:
     """True positive rates at false positive rates, with guessing next to them."""
     rows: list[tuple[Cell, ...]] = [(_one_in(fpr), *ends(bracket), nearest(fpr)) for fpr, bracket in answers.tpr]
     rows.append(("largest TPR - FPR", *ends(answers.advantage), nearest(0.0)))
-    name = unit_name(answers.runs)
+    name, adjacency = unit_name(answers.runs), relation(answers)
     return Section(
         "What an attacker gets",
         (
             Prose(
-                f"The attacker wants to know whether one given {name} was in the data, and accepts a rate of false "
-                f"alarms. The table bounds how many {name}s that are in the data the best such attack finds. The first "
-                "number is reached by an explicit attack, on the data it chooses as the evidence below says; the "
-                f"second holds against {_adversary(answers)}, on all data."
+                f"The attacker wants to know {question_text(adjacency, name)}, and accepts a rate of false alarms. The "
+                "table bounds how often the best such attack says yes where yes is right. The first number is reached "
+                "by an explicit attack, on the data it chooses as the evidence below says; the second holds against "
+                f"{_adversary(answers)}, on all data.{_ANOTHER.get(adjacency, '')}"
             ),
             Table(
-                f"Share of the {name}s found, of those in the data",
+                _FOUND.get(adjacency, "Share found of what is so").format(name=name),
                 ("false alarms", "an attack finds at least", "no attack finds more than", "guessing finds"),
                 tuple(rows),
             ),
         ),
     )
+
+
+_ANOTHER = {
+    "zero-out": " Whether a record was in the data at all is another question (add-remove), and may be easier to "
+    "answer.",
+    "substitute": " Whether a record was in the data at all is another question (add-remove).",
+}
+_FOUND = {
+    "add-remove": "Share of the {name}s found, of those in the data",
+    "zero-out": "Share of the {name}s found, of those that were used",
+    "substitute": "Share of the cases found in which the first was in the data",
+}
 
 
 def _adversary(answers: Answers) -> str:
@@ -264,6 +277,8 @@ def claim_section(answers: Answers) -> Section:
         intro += (
             f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."
         )
+    elif answers.runs[0].adjacency == "zero-out":
+        intro += " Of Poisson sampling it is the epsilon for zeroed-out records too."
     times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
     notices = (
         f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon that is claimed."

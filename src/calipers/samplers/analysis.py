@@ -231,6 +231,9 @@ class Scheme(ABC):
         """What the description left open, and how it was read."""
         return ()
 
+    why_zero_out = "one record more or fewer can change the number of batches"
+    """Why add-remove is not the relation of a run that names none, where it is not."""
+
     def default_adjacency(self, run: RunFields) -> str:
         """The neighboring relation of a run that names none."""
         return "add-remove"

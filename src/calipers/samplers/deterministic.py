@@ -69,6 +69,7 @@ class DeterministicScheme(CutScheme):
     summary = "fixed order"
     counts_units = ("zero-out", "substitute")
     drawn_by = Deterministic
+    why_zero_out = "in a fixed order one record more or fewer moves all later ones"
 
     def batches(self, run: RunFields) -> str:
         """In words."""

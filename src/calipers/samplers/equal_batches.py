@@ -192,10 +192,10 @@ def _check_divisor(run: RunFields, found: SizeNeighbors) -> None:
     if len(set(divisors)) > 1:
         listed = " and ".join(f"{divisor:.7g}" for divisor in dict.fromkeys(divisors))
         raise UnsupportedError(
-            f"N q is N over the number of batches here: {listed} for neighboring dataset sizes, so that one record "
-            "changes the scale of all noise, and nothing is proven for it with batches cut from an order. If the loop "
-            f"divides by the batch size {run.batch_size} itself, say normalization 'constant'; or name adjacency "
-            "'zero-out' or 'substitute'."
+            f"The divisor, {'the floor of ' if run.normalization == 'floor' else ''}N over the number of batches, is "
+            f"{listed} for neighboring dataset sizes, so that one record changes the scale of all noise, and nothing "
+            "is proven for it with batches cut from an order. If the loop divides by the batch size "
+            f"{run.batch_size} itself, say normalization 'constant'; or name adjacency 'zero-out' or 'substitute'."
         )
 
 
@@ -205,11 +205,11 @@ def neighbor_words(run: RunFields, found: SizeNeighbors, unit: str) -> str:
     if found.removing:
         return (
             f"removing {unit} ({size:,} records against {size - records:,}; adding one changes the number of batches, "
-            "and no epsilon is finite for that)"
+            "which anybody can count: no finite epsilon holds for that)"
         )
     return (
-        f"adding {unit} ({size:,} records against {size + records:,}; removing one changes the number of batches, and "
-        "no epsilon is finite for that)"
+        f"adding {unit} ({size:,} records against {size + records:,}; removing one changes the number of batches, "
+        "which anybody can count: no finite epsilon holds for that)"
     )
 
 

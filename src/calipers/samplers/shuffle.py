@@ -296,8 +296,8 @@ def _with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]
 
 
 _BETWEEN = (
-    "The truth lies between the attack, which anybody can run, and the proof, which holds for every dataset and for "
-    "gradients chosen adaptively."
+    "The truth lies between the attack, which the evidence describes, and the proof, which holds for every dataset and "
+    "for gradients chosen adaptively."
 )
 
 
@@ -370,9 +370,8 @@ def _hidden(run: RunFields) -> str:
         else "Draw every record into a batch independently (sampler = 'balls-and-bins')"
     )
     return (
-        "Every record is used in every epoch, so the record that makes room for this one is seen elsewhere, and less "
-        f"is proven than where a remainder is dropped. {_BETWEEN} {advice}, and the upper bound comes down to the "
-        "attack."
+        "Where every record is used in every epoch less is proven than where a remainder is dropped. "
+        f"{_BETWEEN} {advice} and name adjacency = '{run.adjacency}', and the bounds come closer."
     )
 
 

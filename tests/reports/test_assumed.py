@@ -1,0 +1,52 @@
+"""What nobody said about a run, and what the reports and the gate say was assumed."""
+
+from __future__ import annotations
+
+import pytest
+
+from calipers import Run, calibrate, measure
+from calipers.gate import Budget, check
+from calipers.reports.answers import Questions
+from calipers.reports.report import brief_calibration, report_measurement
+from calipers.reports.terminal import to_text
+
+DIVIDED = {"dataset_size": 40, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"}
+ZERO_OUT = "Nobody named the neighboring relation, and one record more or fewer can change the number of batches"
+SHORTER = "Nobody said what becomes of a last, shorter batch"
+
+
+def words(run: Run) -> str:
+    """The whole report on one line."""
+    return " ".join(to_text(report_measurement(measure(run, tolerance=0.05), Questions()).document).split())
+
+
+def test_zero_out_that_nobody_named_is_said_to_be_assumed() -> None:
+    """40 = 4 x 10: removing a record takes a batch away, so zero-out is measured, which promises something else."""
+    run = Run(**DIVIDED, last_batch="drop")
+    assert run.adjacency == "zero-out"
+    assert ZERO_OUT in words(run)
+    assert "Whether a record was in the data at all is add-remove" in words(run)
+    assert ZERO_OUT not in words(Run(**DIVIDED, last_batch="drop", adjacency="zero-out"))
+    found = check(run, Budget(epsilon=5.0, delta=1e-5))
+    assert ZERO_OUT in found.sentence
+
+
+def test_calibrated_noise_says_so_too() -> None:
+    found = brief_calibration(calibrate(Run(**DIVIDED, last_batch="drop"), epsilon=3.0, delta=1e-5))
+    assert ZERO_OUT in " ".join(to_text(found).split())
+
+
+@pytest.mark.parametrize(("name", "why"), [("deterministic", "moves all later ones"), ("shuffle", "number of batches")])
+def test_why_it_is_not_add_remove(name: str, why: str) -> None:
+    assert why in words(Run(**DIVIDED | {"sampler": name}, last_batch="drop"))
+
+
+def test_a_last_batch_that_one_record_more_makes_is_assumed_to_be_dropped() -> None:
+    """Kept, it leaks more: 40 records fill 4 batches of 10, and 39 or 41 do not."""
+    run = Run(**DIVIDED, adjacency="add-remove")
+    kept = measure(run.replace(last_batch="keep"), tolerance=0.05).epsilon(1e-5)
+    assert kept.lower > measure(run, tolerance=0.05).epsilon(1e-5).upper
+    assert SHORTER in words(run)
+    assert SHORTER in check(run, Budget(epsilon=5.0, delta=1e-5)).sentence
+    assert SHORTER not in words(run.replace(last_batch="drop"))
+    assert SHORTER not in check(run.replace(last_batch="drop"), Budget(epsilon=5.0, delta=1e-5)).sentence
