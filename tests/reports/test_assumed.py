@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calipers import Run, calibrate, measure
+from calipers import Run, measure
+from calipers.calibrate import solve
 from calipers.gate import Budget, check
 from calipers.reports.answers import Questions
 from calipers.reports.report import brief_calibration, report_measurement
@@ -32,7 +33,7 @@ def test_zero_out_that_nobody_named_is_said_to_be_assumed() -> None:
 
 
 def test_calibrated_noise_says_so_too() -> None:
-    found = brief_calibration(calibrate(Run(**DIVIDED, last_batch="drop"), epsilon=3.0, delta=1e-5))
+    found = brief_calibration(solve(Run(**DIVIDED, last_batch="drop"), epsilon=3.0, delta=1e-5))
     assert ZERO_OUT in " ".join(to_text(found).split())
 
 
