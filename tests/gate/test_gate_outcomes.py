@@ -89,6 +89,20 @@ def test_the_weaker_adversary_passes_only_where_the_budget_says_so() -> None:
     assert check(isolated, Budget(epsilon=10, delta=1e-5, view="isolated")).outcome is Outcome.WITHIN
 
 
+@pytest.mark.parametrize(
+    ("view", "remedy"),
+    [
+        ("isolated", 'leave view out of the run, or say view = "isolated" in the budget'),
+        ("worst-case", 'leave view out of the budget, or say view = "isolated" in the run'),
+    ],
+)
+def test_the_remedy_for_another_view_names_the_side_that_lacks_it(view, remedy) -> None:
+    """Whoever said view = "isolated" is not asked to say it again."""
+    budget = Budget(epsilon=10, delta=1e-5, view="worst-case" if view == "isolated" else "isolated")
+    with pytest.raises(InputError, match=remedy):
+        budget.about((POISSON.replace(view=view),))
+
+
 def test_a_budget_about_substitution_refuses_other_neighbors() -> None:
     """Epsilon under add-remove is about half of that under substitution: one budget must not be met by the other."""
     budget = Budget(epsilon=10, delta=1e-5, adjacency="substitute")

@@ -217,13 +217,16 @@ def test_the_gate_says_what_became_of_a_receipt(honest) -> None:
     Path("noted.json").write_text(json.dumps(resealed(noted)))
     result = call("check", "halved.json", *BUDGET)
     assert result.exit_code == 1
-    assert "Its receipt is contradicted: At delta = 1e-5 it states epsilon at most 0.1" in result.stdout
+    first = "halved.json: The receipt contradicts its own run: At delta = 1e-5 it states epsilon at most 0.1"
+    assert result.stdout.startswith(first)
+    assert "The run itself, measured again: within the budget of epsilon = " in result.stdout
     result = call("check", "noted.json", *BUDGET)
     assert result.exit_code == 0
     assert "Its receipt is unconfirmed" in result.stdout
     result = call("check", "halved.json", "--epsilon", "0.5", "--delta", "1e-5")
     assert result.exit_code == 4
-    assert "Its receipt is contradicted" in result.stdout
+    assert result.stdout.startswith(first)
+    assert "The run itself, measured again: the budget of epsilon = 0.5 at delta = 1e-5 is exceeded" in result.stdout
 
 
 def test_a_receipt_without_a_run_states_nothing() -> None:

@@ -49,7 +49,8 @@ _RAMP = np.arange(4.0)
 
 NOTES = (
     "Each lower bound holds with its confidence on its own and chooses its own test, so one may find leakage where "
-    "another finds none; the curve holds at every threshold at once.",
+    "another finds none. An attack curve that holds at every threshold at once is the key curve of --json, and "
+    "band.curve of the result in Python.",
     "An audit bounds the leakage of this pair of datasets under this attack from below. It never proves privacy.",
 )
 

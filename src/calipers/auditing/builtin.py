@@ -110,7 +110,9 @@ class NoisySums(AuditedSums):
         2024) and with data-dependent divisors. The isolated view is the dataset with v = 0.
         """
         if run.dataset_size is None:
-            raise InputError("A built-in target is a dataset; add dataset_size.")
+            raise InputError(
+                "The built-in target plays a concrete dataset: say how many records it has with dataset_size."
+            )
         if run.records_per_unit > 1:
             raise UnsupportedError(
                 f"A built-in target differs by one record, not by a {run.unit} of {run.records_per_unit}; leave "

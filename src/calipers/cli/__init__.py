@@ -100,7 +100,7 @@ def main() -> None:
     Exit status:
       0    success
       1    a bound could not be certified, or a certificate is refused
-      2    bad input, or nothing is proven about such a run
+      2    bad input, or nothing is proven about such a run (`check`: 1)
       3, 4 check, verify-receipt, --fail-on: see their --help
       70   a defect of Calipers; please report it with what
            `calipers --debug COMMAND ...` shows

@@ -52,8 +52,10 @@ def curve_command(
     RUN is a run file; or describe the run by options, as for `calipers measure`.
 
     The trade-off curve gives an attacker's smallest false negative rate (beta) at each false
-    positive rate (alpha). Side "upper" is the proof: the true curve lies nowhere below it. Side
-    "lower" is the attack: the true curve lies nowhere above it. For the profile, "upper" is an
+    positive rate (alpha). At each alpha the better of two tests counts, "absent" against "present"
+    or the reverse, so the curve is symmetric in alpha and beta; it is not the ROC curve of one test.
+    Side "upper" is the proof: the true curve lies nowhere below it. Side "lower" is what attacks
+    attain: the true curve lies nowhere above it. For the profile, "upper" is an
     upper and "lower" a lower bound of delta, read off the two curves; epsilons named with
     --epsilon are measured one by one, mostly a little more tightly.
 

@@ -41,7 +41,7 @@ def fail_on_option(*meant: str) -> Callable[[Callable[..., Any]], Callable[..., 
         type=click.Choice(list(STATUS)),
         callback=check,
         help="After printing, end with status 4 (refuted: an attack exceeds the claim of standard accounting; "
-        "falsified: an audit found the claim false) or 3 (open: undecided). Repeatable; here: "
+        "falsified: an audit found the claim false) or 3 (open: not proven either way). Repeatable; here: "
         + ", ".join(meant)
         + ".",
     )

@@ -73,9 +73,10 @@ class Budget:
         """
         for run in runs:
             if run.view != self.view:
+                here, there = ("run", "budget") if self.view == "isolated" else ("budget", "run")
                 raise InputError(
-                    f"The budget is about view={self.view!r}, the run is described with view={run.view!r}; change the "
-                    'run, or say view = "isolated" in the budget if that weaker adversary is meant.'
+                    f"The budget is about view={self.view!r}, the run is described with view={run.view!r}; leave view "
+                    f'out of the {there}, or say view = "isolated" in the {here} if that weaker adversary is meant.'
                 )
             if self.adjacency is not None and run.adjacency != self.adjacency:
                 raise InputError(

@@ -119,10 +119,14 @@ def with_receipt(checked: Checked, verified: Verified) -> Checked:
     """
     if verified.standing is Confirmation.CONFIRMED:
         return checked
-    why = " ".join(verified.sentences) if verified.standing is Confirmation.CONTRADICTED else verified.sentences[0]
-    sentence = f"{checked.sentence} Its receipt is {verified.standing.value}: {why}"
-    fails = verified.standing is Confirmation.CONTRADICTED and checked.outcome is Outcome.WITHIN
-    return replace(checked, sentence=sentence, outcome=Outcome.UNCERTIFIED if fails else checked.outcome)
+    if verified.standing is Confirmation.UNCONFIRMED:
+        return replace(checked, sentence=f"{checked.sentence} Its receipt is unconfirmed: {verified.sentences[0]}")
+    # The last two sentences of a receipt that was measured again say what was compared, not what is wrong.
+    why = " ".join(verified.sentences[:-2] if verified.epsilon else verified.sentences)
+    alone = checked.sentence[:1].lower() + checked.sentence[1:]
+    sentence = f"The receipt contradicts its own run: {why} The run itself, measured again: {alone}"
+    outcome = Outcome.UNCERTIFIED if checked.outcome is Outcome.WITHIN else checked.outcome
+    return replace(checked, sentence=sentence, outcome=outcome)
 
 
 def _own_contradictions(runs: tuple[Run, ...], measured: Mapping[str, Any]) -> list[str]:

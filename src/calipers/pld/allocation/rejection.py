@@ -9,8 +9,8 @@ equal ones after the first, G = exp(r g - r^2/2), g standard normal, r the large
 noise, and everything revealed after I `stages` (docs/theory/shuffling.md, section 9),
 
     D_k <= (B/N) E[T_1(Y)],    T_(I+1) = (m - I) known,
-    T_i(s) = alone(s_i) + max over p in {a, 1} of p (s_i)+ / (1 - d) + (1 - p) T_(i+1)(s),
-    s_i = s + (k - 1)((1 - d)(i - 1) + lack),    a = (1 - d) times the integral of (1 - E[(1 - G/t)+] / d)+ over t,
+    T_i(s) = alone(s_i) + max over p in {p_0, 1} of p (s_i)+ / (1 - d) + (1 - p) T_(i+1)(s),
+    s_i = s + (k - 1)((1 - d)(i - 1) + lack),    p_0 = (1 - d) times the integral of (1 - E[(1 - G/t)+] / d)+ over t,
     alone(s) = min(known, (1/d) integral over 0 < v < 1 of C(-s / v^2)) for s < 0; above, 1 - k is added, -X for X,
 
 C(c) = E[(X - c)+] of the worst-case term, Y the variable of the recursion with n rounds
