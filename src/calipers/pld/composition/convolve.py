@@ -49,9 +49,8 @@ class LatticeTooLongError(CertificationError):
 class LatticePlan:
     """Steps of the final and of the block lattice, the tilt, and the mass allowed to escape the window.
 
-    `bell_shaped` says that the tilted total has one hump, so that a short window around it will do; `high_noise` that
-    optimistic PLDs of high-noise steps are added as such (`calipers.pld.composition.lattice`); `low_noise` that the
-    error of a transform is nothing next to what is read off the total, so that no coefficient is summed directly.
+    `bell_shaped` says that the tilted total has one hump, so that a short window around it will do; `low_noise` that
+    the error of a transform is nothing next to what is read off the total, so that no coefficient is summed directly.
     """
 
     step: float
@@ -59,7 +58,6 @@ class LatticePlan:
     tilt: float
     log_escape: float
     bell_shaped: bool = False
-    high_noise: bool = False
     low_noise: bool = False
     longest: int = _LONGEST
 
@@ -211,7 +209,7 @@ def compose_lower(
             for listed, fine, tilt in zip(sides, scored, tilts, strict=True):
                 listed.append(block_of(separated(fine, small_steps), tilt, size, times, plan, rescore))
         if rest:
-            for listed, measure in zip(sides, score_pmf(pmf, plan.step, plan.tilt, plan.high_noise), strict=True):
+            for listed, measure in zip(sides, score_pmf(pmf, plan.step, plan.tilt), strict=True):
                 listed.append(Factor.plain(measure, rest))
     window = joined(window_of(sides[0], plan.log_escape), window_of(sides[1], plan.log_escape))
     return _convolve(sides[0], window, plan), _convolve(sides[1], window, plan)

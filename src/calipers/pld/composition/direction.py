@@ -296,13 +296,12 @@ class LowerDirection(_OneOrder):
         if self.steps() == 1:
             return single_lower_tail(pmfs[0][0])
         plan = self._plan(*query[:4])
-        plan = replace(plan, high_noise=plan.step == plan.fine_step, longest=query.longest or plan.longest)
+        plan = replace(plan, longest=query.longest or plan.longest)
         try:
             under_p, under_q = compose_lower(pmfs, plan)
         except LatticeTooLongError as error:
             return self.lower(query.coarser(error.excess))
-        error_terms = ErrorTerms.of(pmfs, plan.tilt, plan.step if plan.high_noise else None)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, query.focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, ErrorTerms.of(pmfs, plan.tilt), query.focus)
 
 
 class Direction(UpperDirection, LowerDirection):
