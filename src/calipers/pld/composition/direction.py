@@ -58,8 +58,6 @@ _LOW_NOISE, _LOW_NOISE_STEPS = 3.0, 100_000
 """Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
 _SEEN, _FAR = 1e-13, 13_000.0
 """Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
-_LONG_PMF = 800
-"""Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
 
 
 Kind = TypeVar("Kind", bound=AnyPair)
@@ -80,7 +78,7 @@ class TailQuery(NamedTuple):
     """One look at a tail: around which saddle, how fine, how deep PLDs are, and the log of the mass that may escape.
 
     `eta` is the lattice in deviations of a step. Nodes are dense around the `focus`. `placed`: the width of PLDs' cells
-    and the tilt that they are placed for, where several looks share their PLDs. No lattice is longer than `longest`.
+    and the tilt that they are placed for, where PLDs that are there already serve. No lattice is longer than `longest`.
     """
 
     saddle: Saddle
@@ -158,13 +156,6 @@ class _OneOrder(ABC):
     def steps(self) -> int:
         """Number of composed steps."""
         return sum(self.counts)
-
-    def together(self, log_tail: float) -> Callable[[Saddle, Saddle], bool]:
-        """Whether cells may be placed for either of two saddles; never, where PLDs take no time to make."""
-        if max(pmf.size for pmf, _ in self.pilot(log_tail)) < _LONG_PMF:
-            return lambda first, second: first is second
-        steps = self.steps()
-        return lambda first, second: first.alike(second, steps)
 
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
 from calipers.numerics.elementary import distinct
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.pld.composition.direction import COARSEST, PILOT, Direction, TailQuery, eta_for, log_escape_for
+from calipers.pld.composition.direction import PILOT, Direction, TailQuery, eta_for, log_escape_for
 from calipers.pld.composition.large_steps import large_steps
 from calipers.pld.composition.low_noise import LEAST, hides_nothing, log_errors, of_one_test
 from calipers.pld.composition.product import Product
@@ -60,28 +60,10 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
 
 def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[TailQuery]:
     coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
-    plans = [
+    return [
         TailQuery(saddle, min(eta_for(saddle, tolerance), coarsest), log_tail, log_escape_for(saddle, 0.1 * tolerance))
         for saddle in _saddles(direction, log_tail, log_smallest)
     ]
-    return plans if direction.steps() == 1 else _shared(direction.together(log_tail), plans)
-
-
-def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[TailQuery]) -> list[TailQuery]:
-    """Neighboring saddles that may go `together` share their PLDs."""
-    groups: list[list[TailQuery]] = []
-    for plan in plans:
-        first = groups[-1][0] if groups else plan
-        if groups and together(first.saddle, plan.saddle) and 0.5 < plan.eta / first.eta < 2.0:
-            groups[-1].append(plan)
-        else:
-            groups.append([plan])
-    found = []
-    for group in groups:
-        finest = min(plan.eta for plan in group)
-        placed = min(finest, COARSEST), group[len(group) // 2].saddle.tilt
-        found += [plan._replace(placed=placed) for plan in group]
-    return found
 
 
 def _proven(direction: Direction, log_tail: float, plans: Sequence[TailQuery]) -> UpperTail:
