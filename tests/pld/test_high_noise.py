@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
@@ -15,7 +14,6 @@ import pytest
 from oracles import contour, pairs
 
 from calipers.bracket import Side
-from calipers.errors import InputError
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.pld.composition.convolve import LatticePlan, compose_lower
 from calipers.pld.composition.product import Product
@@ -79,7 +77,7 @@ def two_outcomes(moved: float = 0.0) -> PrivacyLossPmf:
     pmf = PrivacyLossPmf(ratio, np.log(p * wrong), np.log(q * wrong), Side.LOWER, mass_error=1.01 * abs(moved) + 4e-15)
     sums = [float(np.exp(masses).sum()) for masses in (pmf.log_p, pmf.log_q)]
     assert max(abs(total - 1.0) for total in sums) <= abs(moved) + 1e-15
-    return replace(pmf, whole=True)
+    return pmf
 
 
 def scored_tests(pmf: PrivacyLossPmf, tilt: float) -> LowerTail:
@@ -129,12 +127,3 @@ def test_what_moved_masses_show_is_not_more_than_the_truth(moved: float, tilt: f
             assert mp.exp(mp.mpf(log_alpha)) >= q_after[n]
             checked += 1
     assert checked > 100
-
-
-def test_a_whole_law_has_all_its_mass() -> None:
-    """Half of it is refused; cells of a Poisson step are whole, and of its reverse."""
-    pmf = poisson_gaussian(1e-6, 10.0).lower_for(0.1, -40.0, None)
-    assert pmf.whole
-    assert pmf.reverse().whole
-    with pytest.raises(InputError, match="whole"):
-        replace(pmf, log_p=pmf.log_p - 1.0)

@@ -19,12 +19,11 @@ import numpy as np
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.pld.core.drawn_shift import Shifts
 from calipers.pld.core.source import AttainedPair, DominatingPair
 from calipers.pld.subsampling.hidden_place import hidden_place_proof
 from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.oblique import ObliqueAttack
-from calipers.pld.subsampling.truncated import TruncatedAttack, proof_for_both, revealed_lengths, truncated_proof
+from calipers.pld.subsampling.truncated import TruncatedAttack, proof_for_both, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, read_as_public
@@ -137,14 +136,11 @@ class TruncatedPoissonScheme(Scheme):
         both, proofs = _proofs(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency, run.total_steps)
         many = run.dataset_size >= _MANY * run.records_per_unit
         attacks = _shown(run, counted[0], counted[-1:] if many else counted)
-        several = run.records_per_unit > 1
-        revealed = _revealed_bound(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency) if several else None
         hiding = [_hiding(run, one) for one in counted]
         first, *further = (
-            Analysis((_proof(run, proof, revealed), *more), *attacks)
-            for proof, more in zip(proofs, hiding, strict=True)
+            Analysis((_proof(run, proof), *more), *attacks) for proof, more in zip(proofs, hiding, strict=True)
         )
-        covering = None if both is None or hiding[0] else _proof(run, both, revealed)
+        covering = None if both is None or hiding[0] else _proof(run, both)
         return replace(first, neighbors=tuple(further), covering=covering)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
@@ -174,9 +170,9 @@ class TruncatedPoissonScheme(Scheme):
         return ((text, {"max_batch_size": enough}),)
 
 
-def _proof(run: RunFields, source: DominatingPair, revealed: Shifts | None) -> Proof:
+def _proof(run: RunFields, source: DominatingPair) -> Proof:
     # Of one record dp_accounting's event says the same.
-    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1, lengths=revealed)
+    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1)
 
 
 def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
@@ -214,9 +210,6 @@ def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tu
         (source, how) for sources in seen for source, how in zip(sources, revealed, strict=True) if source is not None
     ]
     return first, tuple(Attack(source, steps, STATEMENT, how, one_sided=True) for source, how in found)
-
-
-_revealed_bound = functools.lru_cache(maxsize=32)(revealed_lengths)
 
 
 @functools.lru_cache(maxsize=32)

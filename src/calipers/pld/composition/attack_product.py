@@ -17,16 +17,13 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.memoize import memoize
 from calipers.pld.composition.direction import (
     ATTACK_RESOLUTION,
-    PILOT,
     SINGLE_MARGIN,
-    CountedPmfs,
     LowerDirection,
     TailQuery,
     counted,
     log_escape_for,
     lower_cache,
 )
-from calipers.pld.composition.low_noise import LEAST, Chebyshev, log_errors
 from calipers.pld.composition.saddle import (
     Saddle,
     minimum,
@@ -45,7 +42,7 @@ _USUAL_CURVE = 1e-12
 _ROUGH, _SHORT = 0.2, 1 << 16
 """Cells and longest lattice of a rough look."""
 _MOST_SADDLES = 61
-_DEEPEST, _LOW_NOISE_DEPTH, _NOTHING = -600.0, -60.0, -40.0
+_DEEPEST = -600.0
 _WIDEST = 1000.0
 """Steps of a lattice beyond this are hundreds of powers of e, and rounding to them no number."""
 
@@ -53,12 +50,10 @@ _WIDEST = 1000.0
 class AttackProduct:
     """Independent attacks with multiplicities, in both directions.
 
-    Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold. `low_noise`: no
-    lattice holds that sum, so its moments have to do (`calipers.pld.composition.low_noise`).
+    Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold.
     """
 
-    def __init__(self, factors: Sequence[tuple[AttainedPair, int]], low_noise: bool = False) -> None:
-        self.low_noise = low_noise
+    def __init__(self, factors: Sequence[tuple[AttainedPair, int]]) -> None:
         self.factors, orientations = counted(factors)
         cache = lower_cache(self.factors)
         self.directions = [LowerDirection(cache, reverse) for reverse in orientations]
@@ -67,14 +62,9 @@ class AttackProduct:
     def delta(self, epsilon: float) -> tuple[float, bool]:
         """(delta, reversed): at most delta(epsilon) of the truth, and the direction that shows it; epsilon >= 0."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        apart = self.distinguished(_USUAL_CURVE)
-        if apart is not None and apart + epsilon < _NOTHING:
-            return 1.0 - 1e-15, False
         return max((self._delta_one_direction(each, epsilon), each.reverse) for each in self.directions)
 
     def _delta_one_direction(self, direction: LowerDirection, epsilon: float) -> float:
-        if self.low_noise:
-            return self._chebyshev(direction).delta(epsilon)
         if epsilon == 0.0:
             return self._start(direction, self._depth(_USUAL_CURVE)).delta(0.0)
         log_tail = -40.0 - math.log(self.steps)
@@ -109,8 +99,6 @@ class AttackProduct:
         return max((self._epsilon_one_direction(each, delta), each.reverse) for each in self.directions)
 
     def _epsilon_one_direction(self, direction: LowerDirection, delta: float) -> float:
-        if self.low_noise:
-            return self._chebyshev(direction).epsilon(delta)
         log_tail, focus, best = math.log(delta) - math.log(self.steps) - 18.0, TailFocus(delta=delta), 0.0
         saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
         for _ in range(4):
@@ -125,22 +113,6 @@ class AttackProduct:
     def _lighter(self, direction: LowerDirection, saddle: Saddle, log_tail: float, epsilon: float) -> Iterable[Saddle]:
         """Saddles with less of a tilt, at which tests of several epochs may show more."""
         return with_less_tilt(direction.pilot(log_tail), saddle, epsilon) if self.steps > 1 else ()
-
-    @memoize
-    def distinguished(self, smallest_delta: float) -> float | None:
-        """Log of both errors of one test, where that is the whole curve (`calipers.pld.composition.low_noise`)."""
-        if self.steps == 1:
-            return None
-        direction, log_tail = self.directions[0], self._depth(smallest_delta)
-        found = log_errors(self._rough(direction) if self.low_noise else direction.pilot(log_tail))
-        return found if self.low_noise or found < LEAST else None
-
-    @memoize
-    def _chebyshev(self, direction: LowerDirection) -> Chebyshev:
-        return Chebyshev.of(self._rough(direction))
-
-    def _rough(self, direction: LowerDirection) -> CountedPmfs:
-        return direction.lower_pmfs(PILOT, _LOW_NOISE_DEPTH, None)
 
     def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
         """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""

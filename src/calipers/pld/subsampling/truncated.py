@@ -223,16 +223,6 @@ def proof_for_both(first: Truncation, second: Truncation, shift: float) -> tuple
     return _drawn(first, cases, POSITIVE.check("shift", shift)), share
 
 
-def revealed_lengths(truncations: Sequence[Truncation], shift: float, adjacency: str) -> Shifts:
-    """How far a step moves the sum for whoever learns how many are kept, of one number of others or of two."""
-    cut = truncations[0]
-    if adjacency == "add-remove":
-        tails = _mixed(_of_both(*truncations))
-    else:
-        tails = _beyond(cut.plain * cut.joining + cut.probabilities @ cut.kept)[:-1]
-    return _shifts(tails, 2.0 * shift if adjacency == "substitute" else shift, cut.rounding)
-
-
 @implements("calipers:truncated")
 @dataclass(frozen=True)
 class RoomOrCounted(DominatingPair):
