@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from calipers.bracket import Side
 from calipers.domains import TOLERANCE
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.guarantee import Guarantee
-from calipers.measure.bounds import Bound, Bounds, CoveredNeighbors, MaximumBound, gaussians, maximum, minimum, worst
+from calipers.measure.bounds import Bound, Bounds, gaussians, maximum, minimum, worst
 from calipers.measure.composed import (
     RECORD_ORIENTATIONS,
     ComposedAttack,
@@ -252,12 +251,7 @@ def evaluated(analyses: Sequence[Analysis], replaced: bool) -> Bounds:
         return no_release()
     neighbors = _alternatives([(e, *e.neighbors) for e in analyses])
     show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
-    found = worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
-    covering = [e.covering for e in analyses if e.covering is not None]
-    if isinstance(found.upper, MaximumBound) and len(covering) == len(analyses):
-        one = _proven(covering, [e.attack for e in analyses], replaced)
-        return replace(found, upper=CoveredNeighbors(found.upper.parts, one))
-    return found
+    return worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
 
 
 def _one_neighbor(analyses: Sequence[Analysis], replaced: bool, show: Callable[..., Bound]) -> Bounds:

@@ -102,14 +102,12 @@ class Analysis:
     """The proofs that compete for the upper bound of one phase, and the attack behind its lower bound.
 
     `attacks`: further attacks, which compete. `neighbors`: the exposures of further neighbors of the dataset.
-    `covering`: one proof about all neighbors that says next to nothing more, from which whole curves are read.
     """
 
     proofs: tuple[Proof, ...]
     attack: Attack
     attacks: tuple[Attack, ...] = ()
     neighbors: tuple[Analysis, ...] = ()
-    covering: Proof | None = None
 
     @property
     def closes(self) -> bool:
