@@ -122,7 +122,7 @@ def _power(base: np.ndarray, exponent: int) -> np.ndarray:
     return result
 
 
-def cyclic_product(factors: Sequence[CyclicFactor], directly: bool = True) -> tuple[FloatArray, float]:
+def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
     """The cyclic convolution V of all factors with multiplicity, and e with ||V - W||_2 <= e.
 
     Every factor must have non-negative true weights of sum at most 1 + 1e-9; counts are >= 1. `directly`: whether to
@@ -142,7 +142,7 @@ def cyclic_product(factors: Sequence[CyclicFactor], directly: bool = True) -> tu
     for factor, (coefficients, _) in zip(factors[1:], spectra[1:], strict=True):
         spectrum = spectrum * _power(coefficients, factor.count)
     plain = all(factor.jump is None for factor in factors)
-    slow = low_frequencies([(f.terms[0], f.count) for f in factors], spectrum, n) if plain and directly else None
+    slow = low_frequencies([(f.terms[0], f.count) for f in factors], spectrum, n) if plain else None
     others, summed = spectrum, 0.0
     if slow is not None:
         others, spectrum, summed = spectrum.copy(), spectrum.copy(), slow.error

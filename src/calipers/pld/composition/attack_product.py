@@ -43,8 +43,6 @@ _ROUGH, _SHORT = 0.2, 1 << 16
 """Cells and longest lattice of a rough look."""
 _MOST_SADDLES = 61
 _DEEPEST = -600.0
-_WIDEST = 1000.0
-"""Steps of a lattice beyond this are hundreds of powers of e, and rounding to them no number."""
 
 
 class AttackProduct:
@@ -86,9 +84,7 @@ class AttackProduct:
         direction = self.directions[0]
         saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
         for _ in range(2):
-            rough = _query(saddle, log_tail, direction, TailFocus(delta=delta))._replace(
-                eta=_ROUGH, placed=None, longest=_SHORT
-            )
+            rough = _query(saddle, log_tail, TailFocus(delta=delta))._replace(eta=_ROUGH, placed=None, longest=_SHORT)
             found = direction.lower(rough).epsilon(delta)
             saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
         return found
@@ -123,7 +119,7 @@ class AttackProduct:
         for direction in self.directions:
             pilot, most = direction.pilot(log_tail), _MOST_SADDLES if self.steps > 1 else 1
             _, *others = saddle_scan(pilot, saddle_for_epsilon(pilot, 0.0), spacing, log_smallest, most)
-            further = [direction.lower(_query(saddle, log_tail, direction)) for saddle in others]
+            further = [direction.lower(_query(saddle, log_tail)) for saddle in others]
             orientations.append([self._start(direction, log_tail), *further])
         return orientations[0], orientations[-1]
 
@@ -133,15 +129,13 @@ class AttackProduct:
     @memoize
     def _start(self, direction: LowerDirection, log_tail: float) -> LowerTail:
         """The tests around epsilon = 0, with which curves begin and which show the advantage."""
-        return direction.lower(_query(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail, direction))
+        return direction.lower(_query(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail))
 
 
-def _query(saddle: Saddle, log_tail: float, direction: LowerDirection, focus: TailFocus | None = None) -> TailQuery:
-    # Where totals are low-noise, points of a lattice of blocks have to be closer than their deviation asks.
-    eta = min(ATTACK_RESOLUTION, direction.eta_within(_WIDEST, saddle))
+def _query(saddle: Saddle, log_tail: float, focus: TailFocus | None = None) -> TailQuery:
     cells = (ATTACK_RESOLUTION, saddle.tilt)
-    return TailQuery(saddle, eta, log_tail, log_escape_for(saddle, _RELATIVE), focus, cells)
+    return TailQuery(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE), focus, cells)
 
 
 def _tail(saddle: Saddle, log_tail: float, direction: LowerDirection, focus: TailFocus) -> LowerTail:
-    return direction.lower(_query(saddle, log_tail, direction, focus))
+    return direction.lower(_query(saddle, log_tail, focus))

@@ -54,8 +54,6 @@ COARSE_MARGIN = 13.0
 SINGLE_MARGIN = 11.0
 """How much deeper than its curve a one-sided PLD has to be where nothing is multiplied."""
 _LONGEST_SINGLE_STAGE, _HIGH_NOISE_TOTAL = 600_000.0, 0.01
-_LOW_NOISE, _LOW_NOISE_STEPS = 3.0, 100_000
-"""Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
 _SEEN, _FAR = 1e-13, 13_000.0
 """Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
 
@@ -167,29 +165,18 @@ class _OneOrder(ABC):
         length = 13.0 * math.sqrt(steps) / eta
         # Of high-noise steps every rounding counts, and one stage of them has fewer
         # (`calipers.numerics.low_frequencies`).
-        one_hump, low_noise = saddle.deviation < saddle.mean, steps <= _LOW_NOISE_STEPS and self._is_low_noise(log_tail)
+        one_hump = saddle.deviation < saddle.mean
         short = 60_000.0 if longest >= 30_000 and saddle.deviation > _HIGH_NOISE_TOTAL else _LONGEST_SINGLE_STAGE
         if self.alike or longest < TWO_STAGE_COUNT or length < short:
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
                 # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
                 return LatticePlan(self.span, self.span, saddle.tilt, log_escape - 18.0)
-            return LatticePlan(step, step, saddle.tilt, log_escape, one_hump, low_noise=low_noise)
+            return LatticePlan(step, step, saddle.tilt, log_escape, one_hump)
         final = sum(_roundings(count) for count in self.counts)
         fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
         coarse = eta * math.sqrt(0.5 * saddle.variance / final)
-        return LatticePlan(coarse, fine, saddle.tilt, log_escape, one_hump, low_noise=low_noise)
-
-    def eta_within(self, widest: float, saddle: Saddle) -> float:
-        """The eta with which the final lattice of blocks has steps of this width."""
-        final = sum(_roundings(count) for count in self.counts)
-        return widest / max(saddle.tilt, 1.0) * math.sqrt(2.0 * final / saddle.variance)
-
-    @memoize
-    def _is_low_noise(self, log_tail: float) -> bool:
-        """Whether the untilted total is one wide hump (not many small steps and a rare large one)."""
-        untilted = saddle_at(self.pilot(log_tail), 1.0)
-        return _LOW_NOISE < untilted.deviation < untilted.mean
+        return LatticePlan(coarse, fine, saddle.tilt, log_escape, one_hump)
 
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""
