@@ -39,8 +39,6 @@ _RELATIVE = 1e-4
 _SPACING, _SPARSE, _MANY = 2.0, 3.0, 20_000
 """Deviations between the centers of a curve's tests, and of so many steps: each knows tests several deviations away."""
 _USUAL_CURVE = 1e-12
-_ROUGH, _SHORT = 0.2, 1 << 16
-"""Cells and longest lattice of a rough look."""
 _MOST_SADDLES = 61
 _DEEPEST = -600.0
 
@@ -77,17 +75,6 @@ class AttackProduct:
             TailFocus(epsilon=epsilon),
         )
         return -minimum(lambda each: -_tail(each, log_tail, direction, focus).delta(epsilon), saddles, _RELATIVE)
-
-    def rough_epsilon(self, delta: float) -> float:
-        """At most epsilon(delta) of the truth, from one rough look at tests of P's presence."""
-        log_tail = self._depth(delta)
-        direction = self.directions[0]
-        saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
-        for _ in range(2):
-            rough = _query(saddle, log_tail, TailFocus(delta=delta))._replace(eta=_ROUGH, placed=None, longest=_SHORT)
-            found = direction.lower(rough).epsilon(delta)
-            saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
-        return found
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon(delta) of the truth; 0 if no test shows more."""
