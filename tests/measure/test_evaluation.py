@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from calipers.measure.bounds import MaximumBound
 from calipers.measure.routes import evaluated
 from calipers.mechanisms.classic import randomized_response
 from calipers.mechanisms.gaussian import gaussian
-from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+from calipers.numerics.normal import gaussian_epsilon
 from calipers.pld.allocation.replaced import ReplacedPair
 from calipers.pld.composition.product import Product
 from calipers.pld.core.source import TwoSidedPair
@@ -87,16 +86,6 @@ def test_a_pair_that_is_proven_and_attained_closes() -> None:
     nothing = evaluated([], replaced=False)
     assert nothing.closes
     assert nothing.upper.delta(0.0, TOLERANCE).value == 0.0
-
-
-def test_curves_of_neighbors_are_those_of_the_proof_that_covers_them() -> None:
-    """Epsilon is the largest of theirs; a whole curve is read off the one proof about all of them."""
-    first = analysis([1.0], [0.5], [analysis([1.2], [0.5])])
-    found = evaluated([replace(first, covering=proof(1.3))], replaced=False)
-    assert found.upper.epsilon(DELTA, TOLERANCE).value == pytest.approx(gaussian_epsilon(1.2, DELTA), rel=TIGHT)
-    assert found.upper.mu(1e-6, TOLERANCE) == pytest.approx(1.3, rel=TIGHT)
-    curve = found.upper.envelope(1e-6, TOLERANCE).absent[0]
-    assert curve.delta(np.array([1.0]))[0] == pytest.approx(gaussian_delta(1.3, 1.0), rel=TIGHT)
 
 
 def test_an_attack_that_neighbors_share_is_tried_once() -> None:

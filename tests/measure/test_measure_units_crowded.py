@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from math import comb
+from typing import NoReturn
 
 import pytest
 from scipy.special import ndtr
 
-from calipers.errors import InputError
+from calipers.errors import CertificationError, InputError
 from calipers.measure import measure
+from calipers.measure.bounds import MaximumBound, MinimumBound
+from calipers.measure.units import RevealedAllocationProof
 from calipers.numerics.normal import gaussian_epsilon
+from calipers.pld.core.allocated_unit import AllocatedUnit
 from calipers.run import Run
 
 
@@ -78,3 +82,31 @@ def test_a_window_that_bounds_nothing_is_no_error() -> None:
     )  # fmt: skip
     mu = measure(run).gdp().mu
     assert 9.0 < mu.lower <= mu.upper < 12.0
+
+
+class Refusing(RevealedAllocationProof):
+    """Answers nothing."""
+
+    def epsilon(self, delta: float, tolerance: float) -> NoReturn:
+        """Refuses."""
+        raise CertificationError("Too far.")
+
+
+def test_who_cannot_answer_leaves_it_to_the_others_but_not_the_neighbors() -> None:
+    """Proofs compete, so one that refuses is no loss; a neighbor that is not proven is no guarantee."""
+    epochs = ((AllocatedUnit(3, 0.7, 10, 3), 1),)
+    proof, refusing = RevealedAllocationProof(epochs), Refusing(epochs)
+    assert MinimumBound((proof, refusing)).epsilon(1e-5, 1e-3) == proof.epsilon(1e-5, 1e-3)
+    for none in (MinimumBound((refusing, refusing)), MaximumBound((proof, refusing)), MaximumBound((refusing, proof))):
+        with pytest.raises(CertificationError):
+            none.epsilon(1e-5, 1e-3)
+
+
+def test_next_to_no_noise_is_bracketed_or_open_above() -> None:
+    """Steps whose log ratios no distribution holds: the attack stands, and no finite proof is claimed below it."""
+    run = Run(
+        sampler="without-replacement", dataset_size=6_000, batch_size=600, steps=100, noise_multiplier=0.3,
+        adjacency="substitute", unit="user", records_per_unit=200,
+    )  # fmt: skip
+    found = measure(run).epsilon(1e-5)
+    assert 500_000.0 < found.lower < found.upper

@@ -1,4 +1,4 @@
-"""Very many steps that tell next to nothing: roundings grow with sqrt(T), and are charged so.
+"""Very many steps that tell next to nothing: the rounding of every mass is charged.
 
 Oracles: the contour integral in mpmath, binomial laws with exact masses, and masses that were moved on purpose.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
@@ -15,11 +14,8 @@ import pytest
 from oracles import contour, pairs
 
 from calipers.bracket import Side
-from calipers.errors import InputError
 from calipers.mechanisms.gaussian import poisson_gaussian
-from calipers.pld.composition import lattice, tails
 from calipers.pld.composition.convolve import LatticePlan, compose_lower
-from calipers.pld.composition.lattice import HighNoiseError, score_pmf
 from calipers.pld.composition.product import Product
 from calipers.pld.composition.tails import ErrorTerms, LowerTail, lower_tail
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -43,9 +39,9 @@ def faint_delta(epsilon: float, steps: int, theta: float, top: float, nodes: int
 
 
 def test_a_million_faint_steps_lie_in_a_narrow_bracket() -> None:
-    """q = 1e-6, sigma = 10, T = 1e6: delta at either jaw of epsilon, by a line integral; 2e-3 apart at most."""
+    """q = 1e-6, sigma = 10, T = 1e6: delta at either jaw of epsilon, by a line integral; 3e-3 apart at most."""
     bounds = Product([(poisson_gaussian(1e-6, 10.0), 10**6)]).epsilon(1e-5)
-    assert 0.0 < bounds.upper - bounds.lower <= 2e-3 * bounds.upper
+    assert 0.0 < bounds.upper - bounds.lower <= 3e-3 * bounds.upper
     line = {"steps": 10**6, "theta": 14_000.0, "top": 9e4, "nodes": 60, "spacing": 0.5}
     assert faint_delta(bounds.upper, **line) <= 1e-5 <= faint_delta(bounds.lower, **line)
     finer = faint_delta(bounds.lower, **(line | {"nodes": 90, "spacing": 0.4}))
@@ -59,7 +55,7 @@ def test_a_million_faint_steps_lie_in_a_narrow_bracket() -> None:
 def test_epsilon_of_faint_steps(steps: int, delta: float, truth: float) -> None:
     """Values of the contour integral (`test_values_of_the_contour_integral`)."""
     bounds = Product([(poisson_gaussian(1e-6, 10.0), steps)]).epsilon(delta)
-    assert bounds.lower < truth < bounds.upper <= 1.002 * bounds.lower
+    assert bounds.lower < truth < bounds.upper <= 1.004 * bounds.lower
 
 
 @pytest.mark.slow
@@ -81,13 +77,13 @@ def two_outcomes(moved: float = 0.0) -> PrivacyLossPmf:
     pmf = PrivacyLossPmf(ratio, np.log(p * wrong), np.log(q * wrong), Side.LOWER, mass_error=1.01 * abs(moved) + 4e-15)
     sums = [float(np.exp(masses).sum()) for masses in (pmf.log_p, pmf.log_q)]
     assert max(abs(total - 1.0) for total in sums) <= abs(moved) + 1e-15
-    return replace(pmf, whole=True)
+    return pmf
 
 
 def scored_tests(pmf: PrivacyLossPmf, tilt: float) -> LowerTail:
-    plan = LatticePlan(RISE / 7.0, RISE / 7.0, tilt, math.log(1e-12), high_noise=True)
+    plan = LatticePlan(RISE / 7.0, RISE / 7.0, tilt, math.log(1e-12))
     factors = [(pmf, TIMES)]
-    return lower_tail(*compose_lower(factors, plan), plan.step, tilt, ErrorTerms.of(factors, tilt, plan.step))
+    return lower_tail(*compose_lower(factors, plan), plan.step, tilt, ErrorTerms.of(factors, tilt))
 
 
 @functools.cache
@@ -131,57 +127,3 @@ def test_what_moved_masses_show_is_not_more_than_the_truth(moved: float, tilt: f
             assert mp.exp(mp.mpf(log_alpha)) >= q_after[n]
             checked += 1
     assert checked > 100
-
-
-def test_moved_masses_are_charged_and_not_more_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the blur the test above would fail; the charge of every single mass would be 20 times as much."""
-    pmf = two_outcomes(2e-10)
-    error_terms = ErrorTerms.of([(pmf, TIMES)], 300.0, RISE / 7.0)
-    assert 2.0 * 2e-10 * math.sqrt(TIMES) <= error_terms.blur <= 2.5 * 2e-10 * math.sqrt(TIMES)
-    assert error_terms.log_mass <= ErrorTerms.of([(pmf, TIMES)], 300.0).log_mass / 20.0
-    monkeypatch.setattr(tails.ErrorTerms, "blurred", lambda self, sums: np.zeros_like(sums))
-    with pytest.raises(AssertionError):
-        test_what_moved_masses_show_is_not_more_than_the_truth(2e-10, 1.0)
-
-
-def test_who_is_not_faint_or_not_whole_pays_for_every_mass() -> None:
-    """Large tilts, laws with mass left out, UPPER laws."""
-    pmf = two_outcomes()
-    assert HighNoiseError.of(pmf, RISE / 7.0, 300.0) is not None
-    assert HighNoiseError.of(pmf, RISE / 7.0, 0.26 / RISE) is None
-    assert HighNoiseError.of(replace(pmf, whole=False), RISE / 7.0, 300.0) is None
-    assert ErrorTerms.of([(replace(pmf, whole=False), 9)], 2.0, 1e-5) == ErrorTerms.of([(pmf, 9)], 2.0)
-    upper = poisson_gaussian(1e-6, 10.0).upper_for(0.1, -40.0, None)
-    assert not upper.whole
-
-
-def test_a_whole_law_has_all_its_mass() -> None:
-    """Half of it is refused; cells of a Poisson step are whole, and of its reverse."""
-    pmf = poisson_gaussian(1e-6, 10.0).lower_for(0.1, -40.0, None)
-    assert pmf.whole
-    assert pmf.reverse().whole
-    with pytest.raises(InputError, match="whole"):
-        replace(pmf, log_p=pmf.log_p - 1.0)
-
-
-def test_norms_of_whole_laws_keep_their_digits() -> None:
-    """log of the tilted sum of a million steps, against mpmath: 1e-9 in all where plain sums may lose 1e-7."""
-    pmf, step, tilt = poisson_gaussian(1e-6, 10.0).lower_for(0.1, -40.0, 1.3e4), 1e-8, 1.3e4
-    sharp = score_pmf(pmf, step, tilt, high_noise=True)
-    charge = HighNoiseError.of(pmf, step, tilt)
-    assert charge is not None
-    scores = np.rint(pmf.log_ratio / step)
-    with mp.workdps(40):
-        for measure, masses, rate in ((sharp[0], pmf.log_p, tilt - 1.0), (sharp[1], pmf.log_q, tilt)):
-            exact = [mp.exp(mp.mpf(float(m))) for m in masses]
-            whole = mp.fsum(exact)  # the exact masses sum to 1: what these lack is their rounding
-            terms = zip(exact, scores, strict=True)
-            total = mp.log(mp.fsum(m / whole * mp.exp(mp.mpf(rate) * mp.mpf(step) * int(s)) for m, s in terms))
-            used = measure.log_norm + mp.log(mp.fsum(mp.mpf(float(w)) for w in measure.weights))
-            assert abs(used - total) <= charge.log_norm
-            assert charge.log_norm < 1e-14 < 0.2 * pmf.rounding
-
-
-def test_the_threshold_of_faintness_is_small() -> None:
-    """The bound e^-1/4 of a tilted sum is what `HighNoiseError` divides by."""
-    assert math.exp(lattice._HIGH_NOISE) < 1.3

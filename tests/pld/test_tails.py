@@ -369,10 +369,3 @@ def test_the_norm_of_the_weights_of_a_divergence(tilt: float, step: float) -> No
     assert norm <= found
     if tilt * step < 0.01 and (tilt - 1.0) * y[-1] > 20.0:
         assert found <= 1.1 * norm
-
-
-def test_no_blur_moves_nothing_of_an_infinite_sum() -> None:
-    """0 times infinity is no number; a false positive rate without a bound stays without one."""
-    with np.errstate(invalid="raise"):
-        assert ErrorTerms(0.0, 0.0, 0.0, 0.0).blurred(np.array([0.0, np.inf])).tolist() == [0.0, 0.0]
-        assert ErrorTerms(0.0, 0.0, 0.0, 0.0, 0.5).blurred(np.array([0.0, np.inf])).tolist() == [0.25, np.inf]

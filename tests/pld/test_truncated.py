@@ -111,41 +111,25 @@ def test_how_many_are_kept(others, rate, largest, unit):
             assert kept == pytest.approx(averaged / chances[sizes].sum(), rel=1e-9, abs=1e-300)
 
 
-@pytest.mark.parametrize(("others", "rate", "largest", "unit"), [(12, 0.4, 5, 6), (30, 0.1, 3, 1), (9, 0.3, 11, 3)])
-def test_full_batches_of_two_neighbors_are_split_into_what_they_share_and_the_rest(others, rate, largest, unit):
-    """Against sums of binomial and hypergeometric probabilities of another library."""
-    chances, kept = Truncation(others, rate, largest, unit).full_next_to(Truncation(others + unit, rate, largest, unit))
-    m, k, j = np.arange(largest, others + unit + 1), np.arange(unit + 1), np.arange(unit + 1)
-    here, there = stats.binom.pmf(m, others, rate), stats.binom.pmf(m, others + unit, rate)
-    joining = stats.binom.pmf(j, unit, rate)
-    given = np.array([joining @ stats.hypergeom.pmf(k, size + j[:, None], j[:, None], largest) for size in m])
-    common = np.minimum(here, there)
-    for chance, row, weights in zip(chances, kept, (common, here - common, there - common), strict=True):
-        assert chance == pytest.approx(weights.sum(), rel=1e-9, abs=1e-14)
-        assert chance * row == pytest.approx(weights @ given[:, : len(row)], rel=1e-9, abs=1e-14)
-
-
 @pytest.mark.parametrize(("rate", "largest", "unit"), [(0.4, 5, 6), (0.1, 3, 1), (0.3, 9, 3)])
-def test_fewer_parts_dominate_all_parts_of_both_neighbors(rate, largest, unit):
-    """Of far more records than would be put together: what one mixture proves holds for either number of others."""
-    pair = [Truncation(12, rate, largest, unit), Truncation(12 + unit, rate, largest, unit)]
-    cases = [truncated._cases(one) for one in pair]
-    whole = truncated._drawn(pair[0], truncated._together(truncated._of_both(*pair)), 0.6).upper(0.02, -40.0)
-    for one, parts in zip(pair, cases, strict=True):
-        pmf = truncated._drawn(one, parts, 0.6).lower(0.02, -40.0)
-        for eps in (*EPSILONS, 2.0, 4.0):
-            assert pmf.delta(eps) <= whole.delta(eps)
-            assert pmf.reverse().delta(eps) <= whole.reverse().delta(eps)
+def test_fewer_parts_dominate_all_parts(rate, largest, unit):
+    """Parts that are put together prove what all of them prove."""
+    one = Truncation(12, rate, largest, unit)
+    parts = truncated._cases(one)
+    whole = truncated._drawn(one, truncated._together(parts), 0.6).upper(0.02, -40.0)
+    pmf = truncated._drawn(one, parts, 0.6).lower(0.02, -40.0)
+    for eps in (*EPSILONS, 2.0, 4.0):
+        assert pmf.delta(eps) <= whole.delta(eps)
+        assert pmf.reverse().delta(eps) <= whole.reverse().delta(eps)
 
 
 def test_few_parts_are_as_good_as_all():
-    """Two neighbors with 21 parts each, or one mixture of a few parts: the same number."""
-    first, second = (Truncation(others, 256 / 60_000, 256, 20) for others in (59_980, 60_000))
-    both, share = truncated.proof_for_both(first, second, 1.0 / 1.1)
-    assert share <= 1e-3
-    assert len(both.smooth) <= 8
-    each = [truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.02, -40.0) for one in (first, second)]
-    assert both.upper(0.02, -40.0).delta(1.0) == pytest.approx(max(pmf.delta(1.0) for pmf in each), rel=1e-3)
+    """Twenty-one parts, or a mixture of a few: the same number."""
+    one = Truncation(60_000, 256 / 60_000, 256, 20)
+    few = truncated.truncated_proof(one, 1.0 / 1.1, "add-remove")
+    assert len(few.smooth) <= 8
+    each = truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.02, -40.0)
+    assert few.upper(0.02, -40.0).delta(1.0) == pytest.approx(each.delta(1.0), rel=1e-3)
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])

@@ -362,21 +362,6 @@ class MaximumBound(Choice):
         return self.parts[0].evidence()
 
 
-@dataclass(frozen=True)
-class CoveredNeighbors(MaximumBound):
-    """Neighbors with one proof that covers them all, hardly larger than the largest of theirs: curves are its own."""
-
-    covering: Bound
-
-    def mu(self, delta0: float, tolerance: float) -> float:
-        """That of the one proof."""
-        return self.covering.mu(delta0, tolerance)
-
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """That of the one proof."""
-        return self.covering.envelope(smallest_delta, tolerance)
-
-
 def minimum(proofs: Sequence[Bound]) -> Bound:
     """The best proof."""
     return proofs[0] if len(proofs) == 1 else MinimumBound(proofs)

@@ -21,7 +21,6 @@ from calipers.measure.bounds import Bound, Bounds, BoundValue
 from calipers.memoize import memoize
 from calipers.pld.composition.attack_product import AttackProduct
 from calipers.pld.composition.direction import BoundsWithTest
-from calipers.pld.composition.low_noise import of_one_test
 from calipers.pld.composition.one_sided import delta_above, epsilon_above
 from calipers.pld.composition.product import Product
 from calipers.pld.composition.proof_product import ProofProduct
@@ -320,9 +319,6 @@ class ComposedAttack(Bound):
         """The attack's curve, from its tests in both directions; computed once for each depth."""
         if self.single is not None:
             return Envelope((self.single.curve(smallest_delta),))
-        log_error = self.product.distinguished(smallest_delta)
-        if log_error is not None:
-            return Envelope((of_one_test(log_error),))
         return Envelope((directed_attack(*self.product.tests(smallest_delta)),))
 
     def evidence(self) -> Evidence:

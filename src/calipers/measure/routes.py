@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from calipers.bracket import Side
 from calipers.domains import TOLERANCE
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.guarantee import Guarantee
-from calipers.measure.bounds import Bound, Bounds, CoveredNeighbors, MaximumBound, gaussians, maximum, minimum, worst
+from calipers.measure.bounds import Bound, Bounds, gaussians, maximum, minimum, worst
 from calipers.measure.composed import (
     RECORD_ORIENTATIONS,
     ComposedAttack,
@@ -30,13 +29,12 @@ from calipers.measure.composed import (
 )
 from calipers.measure.divisors import divisor_notes, is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
-from calipers.measure.units import GroupedProof, OneOfUnit, RevealedAllocationProof, RevealedCountsProof
+from calipers.measure.units import GroupedProof, OneOfUnit, RevealedAllocationProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.phases import as_phases
 from calipers.pld.composition.attack_product import AttackProduct
 from calipers.pld.composition.product import Product
 from calipers.pld.composition.proof_product import ProofProduct
-from calipers.pld.core.drawn_shift import Shifts
 from calipers.pld.core.source import AnyPair, TwoSidedPair
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import ASSUMED, scheme_of
@@ -253,20 +251,12 @@ def evaluated(analyses: Sequence[Analysis], replaced: bool) -> Bounds:
         return no_release()
     neighbors = _alternatives([(e, *e.neighbors) for e in analyses])
     show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
-    found = worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
-    covering = [e.covering for e in analyses if e.covering is not None]
-    if isinstance(found.upper, MaximumBound) and len(covering) == len(analyses):
-        one = _proven(covering, [e.attack for e in analyses], replaced)
-        return replace(found, upper=CoveredNeighbors(found.upper.parts, one))
-    return found
+    return worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
 
 
 def _one_neighbor(analyses: Sequence[Analysis], replaced: bool, show: Callable[..., Bound]) -> Bounds:
     attacks = [analysis.attack for analysis in analyses]
     tried = _alternatives([(analysis.attack, *analysis.attacks) for analysis in analyses])
-    revealed = _revealed_bound([analysis.proofs[0] for analysis in analyses])
-    if revealed is not None and revealed.low_noise:  # hiding how many take part hides nothing
-        return Bounds(revealed, maximum([show(tuple(one), low_noise=True) for one in tried]))
     if all(analysis.closes for analysis in analyses):
         proofs = [analysis.proofs[0] for analysis in analyses]
         pairs = _pairs(factors_of(proofs))
@@ -310,22 +300,7 @@ def _statement(proofs: Sequence[Proof]) -> str:
 
 
 def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Bound:
-    """The composition of one proof per phase, next to what is proven where all phases tell their lengths."""
-    found, revealed = _hiding(proofs, attacks, replaced), _revealed_bound(proofs)
-    return found if revealed is None else minimum([revealed, found])
-
-
-def _revealed_bound(proofs: Sequence[Proof]) -> RevealedCountsProof | None:
-    """What is proven where all phases tell their lengths, and some of them draw these."""
-    known = [Shifts.of([proof.shift], [1.0]) if proof.shift is not None else proof.lengths for proof in proofs]
-    revealed = [(lengths, proof.count) for lengths, proof in zip(known, proofs, strict=True) if lengths is not None]
-    if len(revealed) < len(proofs) or all(proof.lengths is None for proof in proofs):
-        return None
-    return RevealedCountsProof(tuple(revealed))
-
-
-def _hiding(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Bound:
-    """What hides how many of a unit take part."""
+    """The composition of one proof per phase."""
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
@@ -368,21 +343,17 @@ def _attained(
     return composition(composed, reason, _statement(hidden), description, _ORIENTATIONS[replaced])
 
 
-def _shown(attacks: Sequence[Attack], replaced: bool, low_noise: bool = False) -> Bound:
+def _shown(attacks: Sequence[Attack], replaced: bool) -> Bound:
     """The composition of the attacks on all phases."""
     factors, description = factors_of(attacks), _descriptions([attack.description for attack in attacks])
-    pairs = None if low_noise or any(attack.one_sided for attack in attacks) else _pairs(factors)
+    pairs = None if any(attack.one_sided for attack in attacks) else _pairs(factors)
     if pairs is not None:
         alone = pairs[0][0].single_pair if _counted(pairs) == 1 else None
         composed = Composition(Product(pairs), sides=(Side.LOWER,), single=alone)
         return PairAttack(composed, description, attacks[-1].statement, _ORIENTATIONS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
     single = factors[0][0].single_attack if _counted(factors) == 1 else None
-    if low_noise and not any(attack.one_sided for attack in attacks):
-        description = f"{description} The score of a step is its log ratio."
-    return ComposedAttack(
-        AttackProduct(factors, low_noise), description, _CLAIMS[replaced], attacks[-1].statement, single, rival
-    )
+    return ComposedAttack(AttackProduct(factors), description, _CLAIMS[replaced], attacks[-1].statement, single, rival)
 
 
 def _descriptions(descriptions: Sequence[str]) -> str:

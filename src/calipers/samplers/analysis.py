@@ -31,7 +31,6 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.mechanisms.gaussian import NOISE, gaussian
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.allocated_unit import AllocatedUnit
-from calipers.pld.core.drawn_shift import Shifts
 from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair, TwoSidedPair
 from calipers.run_fields import RunFields
 from calipers.run_keys import OWN_KEYS, whole
@@ -66,15 +65,12 @@ class Proof(CompositionFactor[DominatingPair]):
     """Participations, each dominated by the distributions of its source.
 
     `statement`: its key in `calipers/citations.json`. `reason` begins a sentence that the evaluation ends with how many
-    there are. `published`: others publish the same
-    bound, and ours is never the larger for its rounding (`calipers.pld.composition.product`). `lengths`: how far a
-    participation moves what is released, in units of the noise, for whoever learns: another proof, of all phases that
-    have them (`calipers.measure.units`).
+    there are. `published`: others publish the same bound, and ours is never the larger for its rounding
+    (`calipers.pld.composition.product`).
     """
 
     reason: str
     published: bool = False
-    lengths: Shifts | None = None
 
     @property
     def shift(self) -> float | None:
@@ -106,14 +102,12 @@ class Analysis:
     """The proofs that compete for the upper bound of one phase, and the attack behind its lower bound.
 
     `attacks`: further attacks, which compete. `neighbors`: the exposures of further neighbors of the dataset.
-    `covering`: one proof about all neighbors that says next to nothing more, from which whole curves are read.
     """
 
     proofs: tuple[Proof, ...]
     attack: Attack
     attacks: tuple[Attack, ...] = ()
     neighbors: tuple[Analysis, ...] = ()
-    covering: Proof | None = None
 
     @property
     def closes(self) -> bool:
@@ -125,12 +119,9 @@ release = functools.lru_cache(maxsize=64)(gaussian)
 """One object per shift, so that equal phases are counted together."""
 
 
-def closed(
-    source: TwoSidedPair, count: int, statement: str, reason: str, description: str, lengths: Shifts | None = None
-) -> Analysis:
+def closed(source: TwoSidedPair, count: int, statement: str, reason: str, description: str) -> Analysis:
     """A pair that is proven and attained."""
-    proof = Proof(source, count, statement, reason, lengths=lengths)
-    return Analysis((proof,), Attack(source, count, statement, description))
+    return Analysis((Proof(source, count, statement, reason),), Attack(source, count, statement, description))
 
 
 def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:

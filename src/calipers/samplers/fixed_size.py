@@ -163,10 +163,9 @@ def several_places(run: RunFields, counts: Shifts) -> Analysis:
     steps, description, statement = run.total_steps, displacement_description(run), "calipers:counted"
     pairs = counted_attacks(counts, run.adjacency)
     if run.adjacency == "add-remove":
-        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, description, _doubled(counts))
+        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, description)
     attacks = [Attack(pair, steps, statement, description, one_sided=True) for pair in pairs]
-    revealed = counts if run.adjacency == "zero-out" else _doubled(counts)
-    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.", lengths=revealed)
+    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.")
     return Analysis((proof,), attacks[0], tuple(attacks[1:]))
 
 

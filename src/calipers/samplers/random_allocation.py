@@ -20,7 +20,6 @@ from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.pld.allocation.several_rounds import several_rounds_attack, several_rounds_proof, tilts_for
-from calipers.pld.composition.attack_product import AttackProduct
 from calipers.pld.core.source import AttainedPair, DominatingPair
 from calipers.run_fields import RunFields
 from calipers.samplers.allocated import hidden, hidden_noise
@@ -93,8 +92,6 @@ class RandomAllocation(Sampler):
 
 
 STATEMENT = "calipers:several-rounds"
-_MANY_STEPS, _LOOKED_AT = 20_000, (1e-5, 1e-10)
-"""Of so many steps only attacks that look best at one of these deltas are composed; of fewer, all are."""
 
 
 class RandomAllocationScheme(Scheme):
@@ -197,8 +194,4 @@ def _factors(
     """Those of the proof, and those of every attack."""
     tilts = tilts_for(noise, steps, chosen)
     attacks = [several_rounds_attack(noise, steps, chosen, adjacency, tilt) for tilt in tilts]
-    if len(attacks) > 1 and steps >= _MANY_STEPS:
-        products = [AttackProduct(factors) for factors in attacks]
-        looked = [[product.rough_epsilon(delta) for product in products] for delta in _LOOKED_AT]
-        attacks = [attacks[i] for i in sorted({shown.index(max(shown)) for shown in looked})]
     return tuple(several_rounds_proof(noise, steps, chosen, adjacency)), tuple(tuple(factors) for factors in attacks)

@@ -19,12 +19,11 @@ import numpy as np
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.pld.core.drawn_shift import Shifts
-from calipers.pld.core.source import AttainedPair, DominatingPair
+from calipers.pld.core.source import AttainedPair
 from calipers.pld.subsampling.hidden_place import hidden_place_proof
 from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.oblique import ObliqueAttack
-from calipers.pld.subsampling.truncated import TruncatedAttack, proof_for_both, revealed_lengths, truncated_proof
+from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, read_as_public
@@ -89,10 +88,6 @@ _MATTERS = 1e-12
 """Where full batches in a run are expected this seldom, it does not matter whether they are revealed."""
 _MANY = 2000
 """So many records, for each of the unit: then records of one neighbor of the dataset are displaced, not of both."""
-_ADDED, _ADDED_TO_PUBLISHED = 4e-3, 1e-12
-"""The share that one proof for both neighbors may add to probabilities of lengths, of which epsilon grows by a tenth to
-a third as much; and per step, where others publish the bound: of their rounding to a grid of 1e-4 it is a twentieth
-up to an epsilon of 100."""
 _OFTEN, _COMMON, _FEW = 1e-3, 1e-2, 16
 """Where batches are full at least so often, an attack through displaced records is tried too; from the second on, and
 with up to so many records of the unit in a batch, also one in which the others are at an angle to the record."""
@@ -134,18 +129,10 @@ class TruncatedPoissonScheme(Scheme):
         others = run.dataset_size - run.records_per_unit
         sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
         counted = [Truncation(size, run.rate, run.max_batch_size, run.records_per_unit) for size in sizes]
-        both, proofs = _proofs(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency, run.total_steps)
         many = run.dataset_size >= _MANY * run.records_per_unit
         attacks = _shown(run, counted[0], counted[-1:] if many else counted)
-        several = run.records_per_unit > 1
-        revealed = _revealed_bound(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency) if several else None
-        hiding = [_hiding(run, one) for one in counted]
-        first, *further = (
-            Analysis((_proof(run, proof, revealed), *more), *attacks)
-            for proof, more in zip(proofs, hiding, strict=True)
-        )
-        covering = None if both is None or hiding[0] else _proof(run, both, revealed)
-        return replace(first, neighbors=tuple(further), covering=covering)
+        first, *further = (Analysis((_proof(run, one), *_hiding(run, one)), *attacks) for one in counted)
+        return replace(first, neighbors=tuple(further))
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What truncation does."""
@@ -174,9 +161,14 @@ class TruncatedPoissonScheme(Scheme):
         return ((text, {"max_batch_size": enough}),)
 
 
-def _proof(run: RunFields, source: DominatingPair, revealed: Shifts | None) -> Proof:
+_revealing = functools.lru_cache(maxsize=32)(truncated_proof)
+"""One object per kind, so that equal phases are counted together."""
+
+
+def _proof(run: RunFields, truncation: Truncation) -> Proof:
+    source = _revealing(truncation, 1.0 / run.noise_multiplier, run.adjacency)
     # Of one record dp_accounting's event says the same.
-    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1, lengths=revealed)
+    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1)
 
 
 def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
@@ -214,22 +206,6 @@ def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tu
         (source, how) for sources in seen for source, how in zip(sources, revealed, strict=True) if source is not None
     ]
     return first, tuple(Attack(source, steps, STATEMENT, how, one_sided=True) for source, how in found)
-
-
-_revealed_bound = functools.lru_cache(maxsize=32)(revealed_lengths)
-
-
-@functools.lru_cache(maxsize=32)
-def _proofs(
-    truncations: tuple[Truncation, ...], shift: float, adjacency: str, steps: int
-) -> tuple[DominatingPair | None, tuple[DominatingPair, ...]]:
-    """A proof for all neighbors together, where it adds little, and one for every neighbor; one object per kind, so
-    that equal phases are counted together."""
-    both, share = proof_for_both(*truncations, shift) if len(truncations) == 2 else (None, 0.0)
-    if both is not None and share <= (_ADDED if truncations[0].unit > 1 else _ADDED_TO_PUBLISHED * steps):
-        return None, (both, both)
-    every = tuple(truncated_proof(truncation, shift, adjacency) for truncation in truncations)
-    return both if share <= _ADDED else None, every
 
 
 @functools.lru_cache(maxsize=32)

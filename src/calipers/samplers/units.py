@@ -72,7 +72,6 @@ def sampled_unit(run: RunFields, count: int) -> Analysis:
         f"In every step each of up to {records} records of one {run.unit_name} is drawn independently and moves the "
         "sum by at most the clipping norm: a Gaussian shifted by the number of records drawn",
         f"{all_of(run)}{opposite} and all other gradients are zero, so each step attains exactly this pair.",
-        binomial_shifts(records, run.rate, 2.0 * shift if replaced else shift),
     )
 
 

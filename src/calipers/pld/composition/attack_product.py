@@ -17,16 +17,13 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.memoize import memoize
 from calipers.pld.composition.direction import (
     ATTACK_RESOLUTION,
-    PILOT,
     SINGLE_MARGIN,
-    CountedPmfs,
     LowerDirection,
     TailQuery,
     counted,
     log_escape_for,
     lower_cache,
 )
-from calipers.pld.composition.low_noise import LEAST, Chebyshev, log_errors
 from calipers.pld.composition.saddle import (
     Saddle,
     minimum,
@@ -42,23 +39,17 @@ _RELATIVE = 1e-4
 _SPACING, _SPARSE, _MANY = 2.0, 3.0, 20_000
 """Deviations between the centers of a curve's tests, and of so many steps: each knows tests several deviations away."""
 _USUAL_CURVE = 1e-12
-_ROUGH, _SHORT = 0.2, 1 << 16
-"""Cells and longest lattice of a rough look."""
 _MOST_SADDLES = 61
-_DEEPEST, _LOW_NOISE_DEPTH, _NOTHING = -600.0, -60.0, -40.0
-_WIDEST = 1000.0
-"""Steps of a lattice beyond this are hundreds of powers of e, and rounding to them no number."""
+_DEEPEST = -600.0
 
 
 class AttackProduct:
     """Independent attacks with multiplicities, in both directions.
 
-    Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold. `low_noise`: no
-    lattice holds that sum, so its moments have to do (`calipers.pld.composition.low_noise`).
+    Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold.
     """
 
-    def __init__(self, factors: Sequence[tuple[AttainedPair, int]], low_noise: bool = False) -> None:
-        self.low_noise = low_noise
+    def __init__(self, factors: Sequence[tuple[AttainedPair, int]]) -> None:
         self.factors, orientations = counted(factors)
         cache = lower_cache(self.factors)
         self.directions = [LowerDirection(cache, reverse) for reverse in orientations]
@@ -67,14 +58,9 @@ class AttackProduct:
     def delta(self, epsilon: float) -> tuple[float, bool]:
         """(delta, reversed): at most delta(epsilon) of the truth, and the direction that shows it; epsilon >= 0."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        apart = self.distinguished(_USUAL_CURVE)
-        if apart is not None and apart + epsilon < _NOTHING:
-            return 1.0 - 1e-15, False
         return max((self._delta_one_direction(each, epsilon), each.reverse) for each in self.directions)
 
     def _delta_one_direction(self, direction: LowerDirection, epsilon: float) -> float:
-        if self.low_noise:
-            return self._chebyshev(direction).delta(epsilon)
         if epsilon == 0.0:
             return self._start(direction, self._depth(_USUAL_CURVE)).delta(0.0)
         log_tail = -40.0 - math.log(self.steps)
@@ -90,27 +76,12 @@ class AttackProduct:
         )
         return -minimum(lambda each: -_tail(each, log_tail, direction, focus).delta(epsilon), saddles, _RELATIVE)
 
-    def rough_epsilon(self, delta: float) -> float:
-        """At most epsilon(delta) of the truth, from one rough look at tests of P's presence."""
-        log_tail = self._depth(delta)
-        direction = self.directions[0]
-        saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
-        for _ in range(2):
-            rough = _query(saddle, log_tail, direction, TailFocus(delta=delta))._replace(
-                eta=_ROUGH, placed=None, longest=_SHORT
-            )
-            found = direction.lower(rough).epsilon(delta)
-            saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
-        return found
-
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon(delta) of the truth; 0 if no test shows more."""
         delta = OPEN_UNIT.check("delta", delta)
         return max((self._epsilon_one_direction(each, delta), each.reverse) for each in self.directions)
 
     def _epsilon_one_direction(self, direction: LowerDirection, delta: float) -> float:
-        if self.low_noise:
-            return self._chebyshev(direction).epsilon(delta)
         log_tail, focus, best = math.log(delta) - math.log(self.steps) - 18.0, TailFocus(delta=delta), 0.0
         saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
         for _ in range(4):
@@ -126,22 +97,6 @@ class AttackProduct:
         """Saddles with less of a tilt, at which tests of several epochs may show more."""
         return with_less_tilt(direction.pilot(log_tail), saddle, epsilon) if self.steps > 1 else ()
 
-    @memoize
-    def distinguished(self, smallest_delta: float) -> float | None:
-        """Log of both errors of one test, where that is the whole curve (`calipers.pld.composition.low_noise`)."""
-        if self.steps == 1:
-            return None
-        direction, log_tail = self.directions[0], self._depth(smallest_delta)
-        found = log_errors(self._rough(direction) if self.low_noise else direction.pilot(log_tail))
-        return found if self.low_noise or found < LEAST else None
-
-    @memoize
-    def _chebyshev(self, direction: LowerDirection) -> Chebyshev:
-        return Chebyshev.of(self._rough(direction))
-
-    def _rough(self, direction: LowerDirection) -> CountedPmfs:
-        return direction.lower_pmfs(PILOT, _LOW_NOISE_DEPTH, None)
-
     def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
         """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
         log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
@@ -151,7 +106,7 @@ class AttackProduct:
         for direction in self.directions:
             pilot, most = direction.pilot(log_tail), _MOST_SADDLES if self.steps > 1 else 1
             _, *others = saddle_scan(pilot, saddle_for_epsilon(pilot, 0.0), spacing, log_smallest, most)
-            further = [direction.lower(_query(saddle, log_tail, direction)) for saddle in others]
+            further = [direction.lower(_query(saddle, log_tail)) for saddle in others]
             orientations.append([self._start(direction, log_tail), *further])
         return orientations[0], orientations[-1]
 
@@ -161,15 +116,13 @@ class AttackProduct:
     @memoize
     def _start(self, direction: LowerDirection, log_tail: float) -> LowerTail:
         """The tests around epsilon = 0, with which curves begin and which show the advantage."""
-        return direction.lower(_query(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail, direction))
+        return direction.lower(_query(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail))
 
 
-def _query(saddle: Saddle, log_tail: float, direction: LowerDirection, focus: TailFocus | None = None) -> TailQuery:
-    # Where totals are low-noise, points of a lattice of blocks have to be closer than their deviation asks.
-    eta = min(ATTACK_RESOLUTION, direction.eta_within(_WIDEST, saddle))
+def _query(saddle: Saddle, log_tail: float, focus: TailFocus | None = None) -> TailQuery:
     cells = (ATTACK_RESOLUTION, saddle.tilt)
-    return TailQuery(saddle, eta, log_tail, log_escape_for(saddle, _RELATIVE), focus, cells)
+    return TailQuery(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE), focus, cells)
 
 
 def _tail(saddle: Saddle, log_tail: float, direction: LowerDirection, focus: TailFocus) -> LowerTail:
-    return direction.lower(_query(saddle, log_tail, direction, focus))
+    return direction.lower(_query(saddle, log_tail, focus))

@@ -49,9 +49,7 @@ class LatticeTooLongError(CertificationError):
 class LatticePlan:
     """Steps of the final and of the block lattice, the tilt, and the mass allowed to escape the window.
 
-    `bell_shaped` says that the tilted total has one hump, so that a short window around it will do; `high_noise` that
-    optimistic PLDs of high-noise steps are added as such (`calipers.pld.composition.lattice`); `low_noise` that the
-    error of a transform is nothing next to what is read off the total, so that no coefficient is summed directly.
+    `bell_shaped` says that the tilted total has one hump, so that a short window around it will do.
     """
 
     step: float
@@ -59,8 +57,6 @@ class LatticePlan:
     tilt: float
     log_escape: float
     bell_shaped: bool = False
-    high_noise: bool = False
-    low_noise: bool = False
     longest: int = _LONGEST
 
     def in_blocks(self, count: int) -> bool:
@@ -79,7 +75,7 @@ def _convolve(factors: Sequence[Factor], window: Window, plan: LatticePlan) -> L
     """The sum of all terms, as a measure on the window; escape and error account for all that is lost."""
     refuse_length(window, plan.longest)
     n = fast_length(window.high - window.low + 1)
-    values, error = cyclic_product([f.cyclic(n) for f in factors], directly=not plan.low_noise)
+    values, error = cyclic_product([f.cyclic(n) for f in factors])
     escape = 2.0 * window.loose + 1.01 * math.fsum(f.count * f.escape for f in factors)
     log_norm = math.fsum(f.count * f.log_norm for f in factors)
     positions = np.arange(window.low, window.low + n)
@@ -211,7 +207,7 @@ def compose_lower(
             for listed, fine, tilt in zip(sides, scored, tilts, strict=True):
                 listed.append(block_of(separated(fine, small_steps), tilt, size, times, plan, rescore))
         if rest:
-            for listed, measure in zip(sides, score_pmf(pmf, plan.step, plan.tilt, plan.high_noise), strict=True):
+            for listed, measure in zip(sides, score_pmf(pmf, plan.step, plan.tilt), strict=True):
                 listed.append(Factor.plain(measure, rest))
     window = joined(window_of(sides[0], plan.log_escape), window_of(sides[1], plan.log_escape))
     return _convolve(sides[0], window, plan), _convolve(sides[1], window, plan)

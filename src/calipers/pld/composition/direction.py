@@ -54,12 +54,8 @@ COARSE_MARGIN = 13.0
 SINGLE_MARGIN = 11.0
 """How much deeper than its curve a one-sided PLD has to be where nothing is multiplied."""
 _LONGEST_SINGLE_STAGE, _HIGH_NOISE_TOTAL = 600_000.0, 0.01
-_LOW_NOISE, _LOW_NOISE_STEPS = 3.0, 100_000
-"""Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
 _SEEN, _FAR = 1e-13, 13_000.0
 """Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
-_LONG_PMF = 800
-"""Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
 
 
 Kind = TypeVar("Kind", bound=AnyPair)
@@ -80,7 +76,7 @@ class TailQuery(NamedTuple):
     """One look at a tail: around which saddle, how fine, how deep PLDs are, and the log of the mass that may escape.
 
     `eta` is the lattice in deviations of a step. Nodes are dense around the `focus`. `placed`: the width of PLDs' cells
-    and the tilt that they are placed for, where several looks share their PLDs. No lattice is longer than `longest`.
+    and the tilt that they are placed for, where PLDs that are there already serve. No lattice is longer than `longest`.
     """
 
     saddle: Saddle
@@ -159,13 +155,6 @@ class _OneOrder(ABC):
         """Number of composed steps."""
         return sum(self.counts)
 
-    def together(self, log_tail: float) -> Callable[[Saddle, Saddle], bool]:
-        """Whether cells may be placed for either of two saddles; never, where PLDs take no time to make."""
-        if max(pmf.size for pmf, _ in self.pilot(log_tail)) < _LONG_PMF:
-            return lambda first, second: first is second
-        steps = self.steps()
-        return lambda first, second: first.alike(second, steps)
-
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages.
 
@@ -174,31 +163,19 @@ class _OneOrder(ABC):
         steps = self.steps()
         longest = max(self.counts)
         length = 13.0 * math.sqrt(steps) / eta
-        # Of high-noise steps every rounding counts, and one stage of them has fewer
-        # (`calipers.numerics.low_frequencies`).
-        one_hump, low_noise = saddle.deviation < saddle.mean, steps <= _LOW_NOISE_STEPS and self._is_low_noise(log_tail)
+        # Of high-noise steps every rounding counts, and one stage of them has fewer.
+        one_hump = saddle.deviation < saddle.mean
         short = 60_000.0 if longest >= 30_000 and saddle.deviation > _HIGH_NOISE_TOTAL else _LONGEST_SINGLE_STAGE
         if self.alike or longest < TWO_STAGE_COUNT or length < short:
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
                 # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
                 return LatticePlan(self.span, self.span, saddle.tilt, log_escape - 18.0)
-            return LatticePlan(step, step, saddle.tilt, log_escape, one_hump, low_noise=low_noise)
+            return LatticePlan(step, step, saddle.tilt, log_escape, one_hump)
         final = sum(_roundings(count) for count in self.counts)
         fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
         coarse = eta * math.sqrt(0.5 * saddle.variance / final)
-        return LatticePlan(coarse, fine, saddle.tilt, log_escape, one_hump, low_noise=low_noise)
-
-    def eta_within(self, widest: float, saddle: Saddle) -> float:
-        """The eta with which the final lattice of blocks has steps of this width."""
-        final = sum(_roundings(count) for count in self.counts)
-        return widest / max(saddle.tilt, 1.0) * math.sqrt(2.0 * final / saddle.variance)
-
-    @memoize
-    def _is_low_noise(self, log_tail: float) -> bool:
-        """Whether the untilted total is one wide hump (not many small steps and a rare large one)."""
-        untilted = saddle_at(self.pilot(log_tail), 1.0)
-        return _LOW_NOISE < untilted.deviation < untilted.mean
+        return LatticePlan(coarse, fine, saddle.tilt, log_escape, one_hump)
 
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""
@@ -296,13 +273,12 @@ class LowerDirection(_OneOrder):
         if self.steps() == 1:
             return single_lower_tail(pmfs[0][0])
         plan = self._plan(*query[:4])
-        plan = replace(plan, high_noise=plan.step == plan.fine_step, longest=query.longest or plan.longest)
+        plan = replace(plan, longest=query.longest or plan.longest)
         try:
             under_p, under_q = compose_lower(pmfs, plan)
         except LatticeTooLongError as error:
             return self.lower(query.coarser(error.excess))
-        error_terms = ErrorTerms.of(pmfs, plan.tilt, plan.step if plan.high_noise else None)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, error_terms, query.focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, ErrorTerms.of(pmfs, plan.tilt), query.focus)
 
 
 class Direction(UpperDirection, LowerDirection):

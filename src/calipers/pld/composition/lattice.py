@@ -12,28 +12,16 @@ Tilting. A plain FFT has an absolute error near 1e-16, so small tails drown. Mul
 masses by e^(theta x), normalizing, convolving, and dividing out afterwards commutes with
 convolution and moves the tail of interest to the center. With theta at the saddle point of the
 epsilon asked for, the tail comes out with *relative* accuracy at any depth.
-
-High-noise steps. Masses of T steps that err by a share e each would err by T e together, 1e-7 for a million steps: too
-much where delta itself is 1e-5 of differences. But a share that all masses have in common is no error of a PLD whose
-masses are known to sum to 1 (`PrivacyLossPmf.whole`). With w' = w (1 + e') the normalized masses, sum of w e' = 0, and
-for any test 0 <= f <= 1 of T steps, by Cauchy and Schwarz,
-
-    |E' f - E f| <= sqrt(E f^2) sqrt((1 + E e'^2)^T - 1) <= sqrt(E f) sqrt(e^(T E e'^2) - 1),
-
-which grows with sqrt(T) only. What tilting makes of the sum, 1 + sum of m (e^(theta x) - 1), errs by a share of
-the sum of m |e^(theta x) - 1|, again about 1/sqrt(T). `HighNoiseError` holds both.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.errors import CertificationError
-from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.pld.core.pmf import PrivacyLossPmf
 
@@ -138,51 +126,17 @@ def split_pmf(pmf: PrivacyLossPmf, step: float, tilt: float) -> LatticeMeasure:
 _FADED = 1e-290
 _FARTHEST, _WIDEST = 2.0**52, 2.0**24
 """Places from 0 that whole numbers count exactly, and places side by side that are held."""
-_HIGH_NOISE = 0.25
-"""Steps are high-noise where tilting changes no mass by more than a factor e to this."""
 
 
-@dataclass(frozen=True)
-class HighNoiseError:
-    """What one step of a high-noise optimistic PLD owes: the error of its log norm, and the mean square of e'."""
-
-    log_norm: float
-    mean_square: float
-
-    @classmethod
-    def of(cls, pmf: PrivacyLossPmf, step: float, tilt: float) -> HighNoiseError | None:
-        """None where steps are not high-noise, or not whole: then every mass owes its own error."""
-        if not pmf.whole or pmf.side is not Side.LOWER or max(1.0, abs(tilt)) * (pmf.reach + step) > _HIGH_NOISE:
-            return None
-        share = pmf.rounding + 1e-15 * (1.0 + abs(tilt) * pmf.reach)
-        scores = np.rint(pmf.log_ratio / step)
-        sides = ((pmf.log_p, tilt - 1.0), (pmf.log_q, tilt))
-        tilted = max(float(np.sum(np.exp(log_m) * np.abs(np.expm1(t * step * scores)))) for log_m, t in sides)
-        # The tilted sum is at least e^-1/4. Besides: roundings of its log, and of the sum of the normalized weights.
-        return cls(1.3 * (share + 8.0 * UNIT_ROUNDOFF) * tilted + 4.0 * UNIT_ROUNDOFF, (2.1 * share) ** 2)
-
-
-def score_pmf(
-    pmf: PrivacyLossPmf, step: float, tilt: float, high_noise: bool = False
-) -> tuple[LatticeMeasure, LatticeMeasure]:
-    """The scores round(x/step) of an optimistic PLD: under P (tilted by tilt - 1) and under Q (by tilt).
-
-    `high_noise`: who charges high-noise steps as `HighNoiseError` says; the norms are then as accurate as it asks.
-    """
+def score_pmf(pmf: PrivacyLossPmf, step: float, tilt: float) -> tuple[LatticeMeasure, LatticeMeasure]:
+    """The scores round(x/step) of an optimistic PLD: under P (tilted by tilt - 1) and under Q (by tilt)."""
     scores = np.rint(pmf.log_ratio / step)
     _refuse_far(scores)
     scores = scores.astype(np.int64)
-    sharp = high_noise and HighNoiseError.of(pmf, step, tilt) is not None
-    measures = []
-    for log_masses, rate in ((pmf.log_p, tilt - 1.0), (pmf.log_q, tilt)):
-        exponents = rate * step * scores
-        measure = _normalized(scores, log_masses + exponents)
-        if sharp:  # the masses sum to 1, and the weights to what they do
-            total = math.fsum(np.exp(log_masses) * np.expm1(exponents))
-            log_norm = math.log1p(total) - math.log1p(math.fsum(measure.weights) - 1.0)
-            measure = replace(measure, log_norm=log_norm)
-        measures.append(measure)
-    return measures[0], measures[1]
+    return (
+        _normalized(scores, pmf.log_p + (tilt - 1.0) * step * scores),
+        _normalized(scores, pmf.log_q + tilt * step * scores),
+    )
 
 
 def resplit(measure: LatticeMeasure, step: float, coarse: float, tilt: float) -> LatticeMeasure:

@@ -45,8 +45,6 @@ _DEEPEST_LOG_DELTA = -640.0
 SMALLEST_DELTA = 1e-300
 """Smaller values are no longer relatively accurate as doubles: a lower bound is 0 there."""
 _ROUNDS = 6
-_HIGH_NOISE = 0.05
-"""An epsilon below this share of the deviation of the total has no digits that anyone reads."""
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
 _SIGNED_STEP, _SIGNED_LENGTH, _FEW_STEPS = 0.9e-4, 200_000.0, 1000
@@ -156,21 +154,8 @@ class Product:
         found = _solve_delta(direction, saddle, epsilon, log_tail, tolerance, known)
         if found.upper <= known:
             return found
-        # The estimate may be far too large; then what was added beyond the last cell exceeds the answer.
-        while 0.0 < found.lower < math.exp(log_tail + 18.0) and found.upper - found.lower > tolerance * found.upper:
-            deeper = math.log(found.lower) - math.log(direction.steps()) - 30.0
-            if deeper > log_tail - 10.0 or log_tail < _DEEPEST_LOG_DELTA - 60.0:
-                break
-            log_tail = deeper
-            saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            found = _tighter(found, _tilted_delta(direction, saddle, epsilon, log_tail, tolerance))
         if found.upper > _MOMENTS_MISS * found.lower:
             moments = direction.moment_bound(epsilon, saddle, min(log_tail, saddle.log_delta - 60.0))
-            found = _tighter(found, BoundsWithTest(0.0, moments, math.inf, direction.reverse))
-        if found.upper - found.lower > tolerance * found.upper and found.upper < math.exp(0.5 * _DEEPEST_LOG_DELTA):
-            # What was added beyond the last cell may exceed the answer: once more, as deep as a double goes.
-            deepest = saddle_for_epsilon(direction.pilot(_DEEPEST_LOG_DELTA - 60.0), epsilon)
-            moments = direction.moment_bound(epsilon, deepest, _DEEPEST_LOG_DELTA - 60.0)
             found = _tighter(found, BoundsWithTest(0.0, moments, math.inf, direction.reverse))
         return found
 
@@ -240,29 +225,20 @@ def _tilted_epsilon(
     finest = _finest_eta(direction.steps())
     eta = max(finest, within(1.7 * eta_for(saddle, tolerance)))
     best = BoundsWithTest(0.0, math.inf, math.inf, direction.reverse)
-    rough, width, stricter = True, math.inf, 0.0
+    width = math.inf
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
-        log_escape = log_escape_for(saddle, min(relative, 1e-3)) - stricter
+        log_escape = log_escape_for(saddle, min(relative, 1e-3))
         tests = direction.lower(TailQuery(saddle, eta, log_tail, log_escape, TailFocus(delta=delta)))
         lower = tests.epsilon(delta)
-        if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
-            # The estimate of where epsilon lies was poor; look there before spending on the upper bound.
-            saddle, rough = _recentered(direction, log_tail, saddle, lower, False), False
-            best = BoundsWithTest(max(lower, best.lower), best.upper, tests.best_test(lower)[1], direction.reverse)
-            continue
         light = _lighter(direction, log_tail, saddle, lower)
         fine = signed_eta(light, direction.steps(), eta)
         signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
         upper = direction.upper(TailQuery(light, fine, log_tail, signed_escape, TailFocus(delta=delta))).epsilon(delta)
         best = _tighter(best, BoundsWithTest(lower, upper, tests.best_test(lower)[1], direction.reverse))
         width, before = best.upper - best.lower, width
-        if width <= tolerance * best.upper or eta <= finest:
-            return best
-        if math.isfinite(width) and width > 0.8 * before:
-            if stricter or saddle.deviation < saddle.mean or saddle.mean < _HIGH_NOISE * saddle.deviation:
-                return best
-            stricter = 12.0  # finer cells did not help: the answer lies where the tilted total has hardly any mass
+        if width <= tolerance * best.upper or eta <= finest or (math.isfinite(width) and width > 0.8 * before):
+            break
         center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
         if abs(center - saddle.mean) > saddle.deviation or math.isinf(best.upper):
             saddle = _recentered(direction, log_tail, saddle, center, math.isinf(best.upper))

@@ -26,7 +26,6 @@ from calipers.pld.composition.direction import (
     log_escape_for,
     upper_cache,
 )
-from calipers.pld.composition.low_noise import hides_nothing
 from calipers.pld.composition.saddle import (
     Saddle,
     minimum,
@@ -126,7 +125,7 @@ class ProofProduct:
         """All nodes of one direction, saddle after saddle from epsilon = 0 outward."""
         log_tail = log_smallest - (math.log(self.steps) + 18.0 if self.steps > 1 else SINGLE_MARGIN)
         far, log_leak = direction.end(log_tail)
-        if log_leak >= _NOTHING_PROVEN or hides_nothing(direction.rough(log_tail)):
+        if log_leak >= _NOTHING_PROVEN:
             return UpperTail(np.array([0.0]), np.array([0.0]))
         pilot = direction.pilot(log_tail)
         first, most = saddle_for_epsilon(pilot, 0.0), _MOST_SADDLES if self.steps > 1 else 1

@@ -18,8 +18,6 @@ from calipers.numerics.elementary import bisect_ratio
 from calipers.pld.core.pmf import PrivacyLossPmf
 
 _LOWEST, _HIGHEST = 1e-7, 1e9
-_ALIKE = 0.4
-"""Tilts that differ by less than this, times the deviation of a step, are alike to it."""
 _HEAVY_TAIL_STEPS, _NEARER = 0.4, 0.35
 """The deviation of a tilted total, as a share of epsilon, beyond which rare steps decide; how much nearer 0 to look."""
 
@@ -37,11 +35,6 @@ class Saddle:
     def deviation(self) -> float:
         """Standard deviation of the tilted total."""
         return math.sqrt(self.variance)
-
-    def alike(self, other: Saddle, steps: int) -> bool:
-        """Whether one of so many steps hardly tells both tilts apart, so that cells may be placed for either."""
-        apart = abs(other.tilt - self.tilt) * max(self.deviation, other.deviation)
-        return apart <= _ALIKE * math.sqrt(steps)
 
 
 def saddle_at(factors: Sequence[tuple[PrivacyLossPmf, int]], tilt: float) -> Saddle:

@@ -91,7 +91,7 @@ def epsilon_of_one_step(pmfs: CountedPmfs, delta: float) -> float:
 def _taken(pmf: PrivacyLossPmf, chosen: BoolArray, p_inf: float = 0.0) -> PrivacyLossPmf:
     """Some of its atoms, and this P-mass at infinity."""
     ratio, log_p, log_q = (values[chosen] for values in (pmf.log_ratio, pmf.log_p, pmf.log_q))
-    return replace(pmf, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=p_inf, q_zero=0.0, whole=False)
+    return replace(pmf, log_ratio=ratio, log_p=log_p, log_q=log_q, p_inf=p_inf, q_zero=0.0)
 
 
 def restricted(pmf: PrivacyLossPmf, large: bool, threshold: float) -> PrivacyLossPmf:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -22,9 +22,8 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
 from calipers.numerics.elementary import distinct
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.pld.composition.direction import COARSEST, PILOT, Direction, TailQuery, eta_for, log_escape_for
+from calipers.pld.composition.direction import Direction, TailQuery, eta_for, log_escape_for
 from calipers.pld.composition.large_steps import large_steps
-from calipers.pld.composition.low_noise import LEAST, hides_nothing, log_errors, of_one_test
 from calipers.pld.composition.product import Product
 from calipers.pld.composition.saddle import Saddle, saddle_for_epsilon, saddle_scan
 from calipers.pld.composition.tails import LowerTail, UpperTail
@@ -32,6 +31,8 @@ from calipers.pld.composition.tails import LowerTail, UpperTail
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
+_LEAST = -690.0
+"""Log of the smallest error rate that a curve keeps; what is smaller is rounded up to it."""
 _DEEPEST_APART = math.log(1e-30)
 """Curves that go deeper are left to transforms: large steps apart would take many seconds there."""
 
@@ -60,28 +61,10 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
 
 def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[TailQuery]:
     coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
-    plans = [
+    return [
         TailQuery(saddle, min(eta_for(saddle, tolerance), coarsest), log_tail, log_escape_for(saddle, 0.1 * tolerance))
         for saddle in _saddles(direction, log_tail, log_smallest)
     ]
-    return plans if direction.steps() == 1 else _shared(direction.together(log_tail), plans)
-
-
-def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[TailQuery]) -> list[TailQuery]:
-    """Neighboring saddles that may go `together` share their PLDs."""
-    groups: list[list[TailQuery]] = []
-    for plan in plans:
-        first = groups[-1][0] if groups else plan
-        if groups and together(first.saddle, plan.saddle) and 0.5 < plan.eta / first.eta < 2.0:
-            groups[-1].append(plan)
-        else:
-            groups.append([plan])
-    found = []
-    for group in groups:
-        finest = min(plan.eta for plan in group)
-        placed = min(finest, COARSEST), group[len(group) // 2].saddle.tilt
-        found += [plan._replace(placed=placed) for plan in group]
-    return found
 
 
 def _proven(direction: Direction, log_tail: float, plans: Sequence[TailQuery]) -> UpperTail:
@@ -153,15 +136,9 @@ def directed_sweep(
     """
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
-    uppers, lowers, apart = [], [], Side.LOWER in sides and _distinguished(product, log_smallest)
-    sides = [side for side in sides if side is Side.UPPER or not apart]
-    for direction in product.directions if sides else []:
+    uppers, lowers, found = [], [], {}
+    for direction in product.directions:
         log_tail = direction.depth_of_curve(log_smallest)
-        bare = Side.UPPER in sides and hides_nothing(direction.rough(log_tail))
-        if bare:
-            uppers.append((np.zeros(1), np.ones(1)))
-            if Side.LOWER not in sides:
-                continue
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
         if rare is not None:
@@ -169,12 +146,11 @@ def directed_sweep(
             first = 1 if direction.sparse(plans[0].saddle, log_tail) else 0
             single = [plan for plan in plans[1:] if plan.saddle.deviation <= plan.saddle.mean]
             plans = [*plans[first:1], *single]
-        if Side.UPPER in sides and not bare:
+        if Side.UPPER in sides:
             proven = _proven(direction, log_tail, plans)
             uppers.append(_profile(proven if rare is None else UpperTail.least([proven, *rare[0]])))
         if Side.LOWER in sides:
             lowers.append([_shown(direction, plans), *(rare[1] if rare is not None else [])])
-    found = {Side.LOWER: of_one_test(LEAST)} if apart else {}
     if uppers:
         backward = None if product.symmetric else uppers[1]
         found[Side.UPPER] = TradeoffCurve.from_profile(
@@ -183,14 +159,6 @@ def directed_sweep(
     if lowers:
         found[Side.LOWER] = directed_attack(lowers[0], lowers[-1])
     return found
-
-
-def _distinguished(product: Product, log_smallest: float) -> bool:
-    """Whether one test is the whole curve of what is shown; optimistic PLDs are asked where UPPER ones let hope."""
-    direction = product.directions[0]
-    log_tail = direction.depth_of_curve(log_smallest)
-    hopeful = direction.steps() > 1 and hides_nothing(direction.rough(log_tail))
-    return hopeful and log_errors(direction.lower_pmfs(PILOT, log_tail, None)) < LEAST
 
 
 def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
@@ -220,7 +188,7 @@ def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:
     """(false positive rate, power) of the tests that are better than guessing."""
     # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer; none has more
     # than all.
-    alpha = np.exp(np.clip(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), LEAST, 0.0))
+    alpha = np.exp(np.clip(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), _LEAST, 0.0))
     power = np.exp(np.concatenate([[0.0], *[t.log_power for t in tails]]))
     useful = (alpha < power) & (power <= 1.0)
     return alpha[useful], power[useful]

@@ -19,7 +19,7 @@ import numpy as np
 
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums, weight_norm
 from calipers.numerics.types import BoolArray, FloatArray, IntArray
-from calipers.pld.composition.lattice import HighNoiseError, LatticeMeasure, in_range
+from calipers.pld.composition.lattice import LatticeMeasure, in_range
 from calipers.pld.core.pmf import PrivacyLossPmf
 
 _NODES = 2048
@@ -133,45 +133,25 @@ class LowerTail:
 
 @dataclass(frozen=True)
 class ErrorTerms:
-    """What all factors together owe: log mass error, shift of log L, P-mass at infinity, and `blur`.
-
-    A sum S of weights in [0, 1] against the masses errs by blur sqrt(S) on top of the log mass error
-    (`calipers.pld.composition.lattice`, high-noise steps).
-    """
+    """What all factors together owe: log mass error, shift of log L, and P-mass at infinity."""
 
     log_mass: float
     shift: float
     infinite_upper: float
     infinite_lower: float
-    blur: float = 0.0
 
     @classmethod
-    def of(cls, factors: list[tuple[PrivacyLossPmf, int]], tilt: float = 1.0, step: float | None = None) -> ErrorTerms:
-        """Sums over factors with multiplicity; tilting rounds an exponent of size tilt |log L| once per factor.
-
-        `step`: of the lattice on which optimistic PLDs were scored, for whom minds the blur of high-noise steps.
-        """
+    def of(cls, factors: list[tuple[PrivacyLossPmf, int]], tilt: float = 1.0) -> ErrorTerms:
+        """Sums over factors with multiplicity; tilting rounds an exponent of size tilt |log L| once per factor."""
         log_none = math.fsum(count * math.log1p(-pmf.p_inf) for pmf, count in factors if pmf.p_inf < 1)
         anywhere = 1.0 if any(pmf.p_inf >= 1 for pmf, _ in factors) else -math.expm1(log_none)
-        masses, squares = [], []
-        for pmf, count in factors:
-            high_noise = None if step is None else HighNoiseError.of(pmf, step, tilt)
-            each = pmf.rounding + 1e-15 * tilt * pmf.reach if high_noise is None else high_noise.log_norm
-            masses.append(count * each)
-            squares.append(0.0 if high_noise is None else count * high_noise.mean_square)
+        masses = math.fsum(count * (pmf.rounding + 1e-15 * tilt * pmf.reach) for pmf, count in factors)
         return cls(
-            math.fsum(masses) * 1.01,
+            masses * 1.01,
             math.fsum(count * pmf.shift_error for pmf, count in factors),
             infinite_mass(factors) * (1.0 + 1e-12),
             anywhere * (1.0 - 1e-12),
-            math.sqrt(math.expm1(1.01 * math.fsum(squares))),
         )
-
-    def blurred(self, sums: FloatArray) -> FloatArray:
-        """At least what blur moves such sums by: of the true one, S' <= S + blur sqrt(S')."""
-        if self.blur == 0.0:  # nothing, of an infinite bound too
-            return np.zeros(len(sums))
-        return np.asarray(self.blur * (np.sqrt(np.maximum(sums, 0.0)) + self.blur))
 
 
 def infinite_mass(factors: list[tuple[PrivacyLossPmf, int]]) -> float:
@@ -338,7 +318,6 @@ def lower_tail(
         q_error = decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
         p_sums = p_sums - rounding * np.abs(p_sums) - p_error
         q_sums = q_sums + rounding * np.abs(q_sums) + q_error
-        p_sums, q_sums = p_sums - error_terms.blurred(p_sums), q_sums + error_terms.blurred(q_sums)
         # A test whose power is not certified to be positive shows nothing.
         with np.errstate(divide="ignore", invalid="ignore"):
             log_p = np.where(p_sums > 0, np.log(np.where(p_sums > 0, p_sums, 1.0)), -np.inf)

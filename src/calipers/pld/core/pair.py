@@ -139,13 +139,7 @@ class Pair(TwoSidedPair):
             # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
             mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * max(deep),
             shift_error=self._shift_error(biggest, log_tail) if self.smooth or side is Side.UPPER else 0.0,
-            whole=side is Side.LOWER and self._one_smooth_part and pieces[0].size == len(cells[0].ends) + 1,
         )
-
-    @property
-    def _one_smooth_part(self) -> bool:
-        """Whether one smooth part is all there is; then its cells, the two tails included, hold all mass."""
-        return len(self.smooth) == 1 and not self.atom_log_p and self.p_inf == self.q_zero == 0.0
 
     def _shift_error(self, biggest: float, log_tail: float) -> float:
         """log L may be a difference of two logs that are larger than it: of weights, down to 1e-12."""

@@ -116,7 +116,7 @@ class RoundedPair(Pair):
         return self._with_rounding(super().lower_for(resolution, log_tail, tilt))
 
     def _with_rounding(self, pmf: PrivacyLossPmf) -> PrivacyLossPmf:
-        return replace(pmf, mass_error=pmf.mass_error + self.rounding, whole=False)
+        return replace(pmf, mass_error=pmf.mass_error + self.rounding)
 
 
 def revealed(name: str, pairs: Sequence[tuple[Pair, float]], rounding: float = 1e-15) -> RoundedPair:

@@ -56,8 +56,6 @@ class PrivacyLossPmf:
     q_zero: float = 0.0
     mass_error: float = ATOM_ROUNDING
     shift_error: float = 0.0
-    whole: bool = False
-    """All outcomes are here: the exact P-masses sum to 1, and so do the Q-masses."""
 
     def __post_init__(self) -> None:
         sizes = {len(self.log_ratio), len(self.log_p), len(self.log_q)}
@@ -74,10 +72,6 @@ class PrivacyLossPmf:
             off = np.abs(self.log_p - self.log_q - self.log_ratio)
             if np.any(off > 1e-9 * (1.0 + np.abs(self.log_p))):
                 raise InputError("An UPPER privacy loss distribution needs log_p = log_q + log_ratio at every atom.")
-        if self.whole:
-            for name, masses in (("log_p", self.log_p), ("log_q", self.log_q)):
-                if abs(float(np.exp(masses).sum()) - 1.0) > 1e-9:
-                    raise InputError(f"A whole distribution's {name} must sum to 1.")
         PROBABILITY.check("p_inf", float(self.p_inf))
         PROBABILITY.check("q_zero", float(self.q_zero))
 
@@ -130,9 +124,7 @@ class PrivacyLossPmf:
             D(P||Q).
         """
         turned = -self.log_ratio[::-1], self.log_q[::-1], self.log_p[::-1]
-        return PrivacyLossPmf(
-            *turned, self.side, self.q_zero, self.p_inf, self.mass_error, self.shift_error, self.whole
-        )
+        return PrivacyLossPmf(*turned, self.side, self.q_zero, self.p_inf, self.mass_error, self.shift_error)
 
     def subsample(self, rate: float) -> PrivacyLossPmf:
         """Poisson subsampling: L becomes 1 - rate + rate L (add/remove and zero-out adjacency).

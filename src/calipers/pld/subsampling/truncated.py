@@ -18,12 +18,6 @@ q' = q B E[1/(m + 1) | m >= B] and *twice* the sensitivity, as under batches of 
 all of them with the PLD whose tails P(length >= t) are the largest of theirs at every t; that is done where it adds
 next to nothing to the tails of the whole mixture (`_ADDED`).
 
-**One mixture for both neighbors** of a dataset, n others or n + g. Given m the step is the same whatever n is. So let a
-coin, heads with probability min(P_n(m), P_(n+g)(m)) / P_n(m), be tossed and revealed: given heads, m has the same PLD
-on both sides, and so has everything. Given tails, few or many are left: their probabilities are coupled from full
-batches on, and each share has the larger tails of the two cases that it comes from. Computed probabilities are split
-into parts that add up to them, so the parts err by the same share.
-
 **Zeroed out or replaced, one record.** The pairs of `calipers.pld.subsampling.fixed_size` at rate q' where the batch is
 full, the Poisson pairs where it is not.
 
@@ -129,50 +123,6 @@ def _together(cases: Sequence[_Case]) -> list[_Case]:
     return found
 
 
-@lru_cache(maxsize=4)
-def _of_both(first: Truncation, second: Truncation) -> tuple[_Case, ...]:
-    """Cases that dominate both: what both have in common, m by m, and of the rest those that are coupled."""
-    chances, kept = first.full_next_to(second)
-    common, here, there = ([_case(0.0, float(chance), row)] for chance, row in zip(chances, kept, strict=True))
-    rest = {case.free: case for case in _cases(second) if case.free > 0.0}
-    for case in _cases(first):
-        if case.free > 0.0:
-            other = rest.pop(case.free, case._replace(probability=0.0))
-            shared = min(case.probability, other.probability)
-            common.append(case._replace(probability=shared))
-            here.append(case._replace(probability=case.probability - shared))
-            there.append(case._replace(probability=other.probability - shared))
-    there += rest.values()
-    here, there = (sorted((one for one in cases if one.probability > 0.0), key=_free) for cases in (here, there))
-    found = [*common, *(_coupled(here, there) if here and there else (*here, *there))]
-    return tuple(sorted((one for one in found if one.probability > 0.0), key=_free))
-
-
-def _free(case: _Case) -> float:
-    return case.free
-
-
-def _coupled(first: Sequence[_Case], second: Sequence[_Case]) -> list[_Case]:
-    """Cases that dominate both: their probability is shared out from full batches on, and each share has the larger
-    tails of the two cases that it comes from."""
-    found: list[_Case] = []
-    rest = [first[0].probability, second[0].probability]
-    places = [0, 0]
-    while True:
-        one, other = first[places[0]], second[places[1]]
-        # No case gets less than its probability: what rounding leaves over in the end is added.
-        last = places[0] == len(first) - 1, places[1] == len(second) - 1
-        mass = max(rest) if all(last) else rest[last.index(False)] if any(last) else min(rest)
-        found.append(_Case(min(one.free, other.free), mass, np.maximum(one.tails, other.tails)))
-        if all(last):
-            return [case for case in found if case.probability > 0.0]
-        rest = [left - mass for left in rest]
-        for side, cases in enumerate((first, second)):
-            if rest[side] <= 0.0 and not last[side]:
-                places[side] += 1
-                rest[side] = cases[places[side]].probability
-
-
 def _shifts(tails: FloatArray, shift: float, rounding: float) -> Shifts:
     """The PLD of these tails, rounded up: a larger one dominates."""
     # A difference of two floats is exact, or at least half of the larger one: no mass has more than a rounding.
@@ -212,25 +162,6 @@ def _drawn(truncation: Truncation, cases: Sequence[_Case], shift: float) -> Roun
     parts = [(_shifts(case.tails, shift, truncation.rounding), min(1.0, case.probability)) for case in cases]
     drawn = [(drawn_shift(shifts), chance) for shifts, chance in parts]
     return revealed(_name(truncation, "add-remove"), drawn, truncation.rounding)
-
-
-def proof_for_both(first: Truncation, second: Truncation, shift: float) -> tuple[RoundedPair, float]:
-    """One pair for two numbers of others, added or removed, and the share that it adds to what one of them proves."""
-    both = _of_both(first, second)
-    whole = _mixed(both)
-    share = min(_added(whole, _mixed(_cases(one))) for one in (first, second))
-    cases = both if first.unit == 1 else _together(both)
-    return _drawn(first, cases, POSITIVE.check("shift", shift)), share
-
-
-def revealed_lengths(truncations: Sequence[Truncation], shift: float, adjacency: str) -> Shifts:
-    """How far a step moves the sum for whoever learns how many are kept, of one number of others or of two."""
-    cut = truncations[0]
-    if adjacency == "add-remove":
-        tails = _mixed(_of_both(*truncations))
-    else:
-        tails = _beyond(cut.plain * cut.joining + cut.probabilities @ cut.kept)[:-1]
-    return _shifts(tails, 2.0 * shift if adjacency == "substitute" else shift, cut.rounding)
 
 
 @implements("calipers:truncated")

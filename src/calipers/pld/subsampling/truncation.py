@@ -122,24 +122,6 @@ class Truncation:
             full += weights[..., some] @ _kept(self.rate, self.largest, self.unit, sizes[some])
         return full
 
-    def full_next_to(self, other: Truncation) -> tuple[FloatArray, FloatArray]:
-        """Of full batches here and of other many others: the probabilities that both have in common, that are in the
-        remainder here and there, m by m; and P(k are kept) in each of the three.
-        """
-        sizes = np.union1d(self._sizes[0], other._sizes[0])
-        here, there = np.zeros((2, len(sizes)))
-        for weights, one in ((here, self), (there, other)):
-            if one.truncated > 0.0:
-                weights[np.searchsorted(sizes, one._sizes[0])] = one._sizes[1]
-        common = np.minimum(here, there)
-        every = np.array([common, here - common, there - common])
-        total, kept = np.sum(every, axis=1), self._kept_by(sizes, every)
-        # What both have and what is in the remainder is what each of them has, which then need not be summed again.
-        for one, rest in ((self, 1), (other, 2)):
-            if one.truncated > 0.0:
-                vars(one)["_kept_if_full"] = (kept[0] + kept[rest]) / (total[0] + total[rest])
-        return total, kept / np.maximum(total, 1e-300)[:, None]
-
 
 @lru_cache(maxsize=32)
 def _joining(rate: float, unit: int) -> FloatArray:
