@@ -1,4 +1,4 @@
-"""Where a search for noise begins: a guess that costs nothing, and that nothing depends on but the time it takes.
+"""Where a search for noise begins, and where it looks next: guesses on which nothing depends but the time it takes.
 
 Many small steps, each with a record in it at rate q, show about what N(mu, 1) shows against N(0, 1), where
 mu^2 = q^2 T (e^(1/sigma^2) - 1) (the central limit theorem of Gaussian differential privacy).
@@ -53,3 +53,17 @@ def likely_noise(phases: tuple[Run, ...], given: Mapping[str, float], noises: Do
         return sum(weight * math.expm1(min(inverse, _LARGEST)) for (weight, _), inverse in parts) > mu * mu
 
     return math.exp(bisect(math.log(noises.low), math.log(noises.high), leaks, 40)[1])
+
+
+def aimed(guess: float, low: float, high: float, width: float) -> float:
+    """Where to measure next, if the target is guessed to lie at `guess` between an end that fails and one that meets.
+
+    Near an end, as far from it as ends the search if the other side is hit; else a little inside the meeting side.
+    """
+    if high - guess < 0.7 * width:
+        position = high - 0.95 * width
+    elif guess - low < 0.7 * width:
+        position = low + 0.95 * width
+    else:
+        position = max(guess + 0.3 * width, low + 0.05 * (high - low))
+    return position if low < position < high else 0.5 * (low + high)

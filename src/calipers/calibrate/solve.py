@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket, Side
-from calipers.calibrate.estimate import likely_noise
+from calipers.calibrate.estimate import aimed, likely_noise
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
@@ -26,8 +26,8 @@ from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers.synonyms import key_named
 
-_COARSE, _NEAR = 1e-2, 0.2
-"""The tolerance of coarse measurements, and how near to each other their logarithms end: lines are straight there."""
+_COARSE, _NEAR, _APART = 1e-2, 0.1, 0.05
+"""The tolerance of coarse measurements, how near to the target they end, and how far apart two are for a slope."""
 _MOST_MEASUREMENTS = 80
 _TINY_EPSILON = 1e-3
 
@@ -226,6 +226,7 @@ class _Search:
         self.meets = math.inf, math.nan
         self.before: tuple[float, float] | None = None  # the last but one of its side
         self.achieved: Bracket | None = None
+        self.seen: list[tuple[float, float]] = []  # (log noise, excess)
 
     def measure(self, log_noise: float, tolerance: float) -> float:
         """The excess over the target at one noise multiplier."""
@@ -237,6 +238,7 @@ class _Search:
         if self.progress is not None:
             self.progress(noise, found.upper)
         excess = self.target.excess(found.upper)
+        self.seen.append((log_noise, excess))
         if excess > 0.0:
             if log_noise > self.fails[0]:
                 self.before, self.fails = self.fails, (log_noise, excess)
@@ -245,10 +247,19 @@ class _Search:
         return excess
 
     def settled(self) -> tuple[float, float]:
-        """Where the bracketing line crosses the target, and its slope (negative)."""
-        (low, high_excess), (high, low_excess) = self.fails, self.meets
-        slope = (low_excess - high_excess) / (high - low)
-        return (low - high_excess / slope if math.isfinite(slope) else 0.5 * (low + high)), slope
+        """Where the line through the two measurements nearest to the target crosses it, and its slope (negative)."""
+        first, *others = sorted(self.seen, key=lambda found: abs(found[1]))
+        farthest = max(others, key=lambda found: abs(found[0] - first[0]))
+        second = next((found for found in others if abs(found[0] - first[0]) >= _APART), farthest)
+        slope = (second[1] - first[1]) / (second[0] - first[0])
+        if not -math.inf < slope < 0.0:
+            return 0.5 * (self.fails[0] + self.meets[0]), -math.inf
+        return min(max(first[0] - first[1] / slope, self.fails[0]), self.meets[0]), slope
+
+    def _is_near(self, distance: float) -> bool:
+        """Whether a measurement lies so near to the target."""
+        crossing, slope = self.settled()
+        return math.isfinite(slope) and min(abs(at - crossing) for at, _ in self.seen) < distance
 
     def polish(self, start: float, slope: float, tolerance: float, width: float) -> None:
         """The place that coarse measurements point to, and a step with their slope, a little beyond the target."""
@@ -280,8 +291,9 @@ class _Search:
         slope = (self.before[1] - last[1]) / (self.before[0] - last[0])
         return min(max(1.1 * abs(last[1] / slope), 0.5 * step), 16.0 * step)
 
-    def shrink(self, tolerance: float, width: float, blind: float = 0.0) -> None:
-        """Secant steps inside the bracket until it is `width` wide on the log scale, or `blind` if an end says nothing.
+    def shrink(self, tolerance: float, width: float, blind: float = 0.0, near: float = 0.0) -> None:
+        """Secant steps inside the bracket until it is `width` wide on the log scale, or `blind` if an end says nothing;
+        or until one is `near` the target.
 
         An end that stays a second time is taken to lie half as far from the target (Illinois), so that both ends move.
         """
@@ -289,29 +301,15 @@ class _Search:
         while (left := self.meets[0] - self.fails[0]) > width:
             (low, high_excess), (high, low_excess) = ends
             finite = math.isfinite(high_excess - low_excess)
-            if not finite and left < blind:
+            if (not finite and left < blind) or (near and self._is_near(near)):
                 return
             guess = low + (high_excess / (high_excess - low_excess) if finite else 0.5) * (high - low)
-            position = _aimed(guess, low, high, width)
+            position = aimed(guess, low, high, width)
             moved = 0 if self.measure(position, tolerance) > 0.0 else 1
             ends[moved] = (self.fails, self.meets)[moved]
             if moved == last:
                 ends[1 - moved] = ends[1 - moved][0], 0.5 * ends[1 - moved][1]
             last = moved
-
-
-def _aimed(guess: float, low: float, high: float, width: float) -> float:
-    """Where to measure next, if the target is guessed to lie at `guess` between an end that fails and one that meets.
-
-    Near an end, as far from it as ends the search if the other side is hit; else a little inside the meeting side.
-    """
-    if high - guess < 0.7 * width:
-        position = high - 0.95 * width
-    elif guess - low < 0.7 * width:
-        position = low + 0.95 * width
-    else:
-        position = max(guess + 0.3 * width, low + 0.05 * (high - low))
-    return position if low < position < high else 0.5 * (low + high)
 
 
 def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:
@@ -347,7 +345,7 @@ def solve(
     excess = search.measure(math.log(start), coarse)
     # Leakage falls about like a power of the noise between 1 and 2, so this step usually lands on the other side.
     search.bracket(coarse, min(1.0, max(0.1, abs(excess))))
-    search.shrink(coarse, max(_NEAR, 2.0 * tolerance), blind=0.1)
+    search.shrink(coarse, max(_COARSE, 2.0 * tolerance), blind=0.1, near=_NEAR)
     crossing, slope = search.settled()
     search.forget()
     # Only the upper bound matters here, and it is computed much finer than the bracket is wide.
