@@ -58,12 +58,8 @@ def likely_noise(phases: tuple[Run, ...], given: Mapping[str, float], noises: Do
 def aimed(guess: float, low: float, high: float, width: float) -> float:
     """Where to measure next, if the target is guessed to lie at `guess` between an end that fails and one that meets.
 
-    Near an end, as far from it as ends the search if the other side is hit; else a little inside the meeting side.
+    A little inside the meeting side; near the end that meets, as far from it as ends the search if that fails.
     """
-    if high - guess < 0.7 * width:
-        position = high - 0.95 * width
-    elif guess - low < 0.7 * width:
-        position = low + 0.95 * width
-    else:
-        position = max(guess + 0.3 * width, low + 0.05 * (high - low))
+    position = high - 0.95 * width if high - guess < 0.7 * width else guess + 0.25 * width
+    position = max(position, low + min(0.05 * (high - low), 0.9 * width))
     return position if low < position < high else 0.5 * (low + high)
