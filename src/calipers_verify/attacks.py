@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 from flint import arb
 
-from calipers_verify.reading import Refused, spend
+from calipers_verify.reading import Refused, effort_left, spend
 from calipers_verify.rows import ONE, Row, coarser, composed, dense, plus, product, window
 from calipers_verify.steps import Phase
 from calipers_verify.stop_loss import ball, rounded_down, rounded_up, tail
@@ -92,6 +93,16 @@ def epoch(cuts: Any, scores: Any, phase: Phase, back: bool, dust: int) -> Rows:
     Four rows are carried along: noise alone, from below and above, and, summed over the rounds the record may be in,
     under P and under Q. Coins treat rounds differently, so that it would not do to put it into the last one.
     """
+    left = effort_left()
+    rows, effort = _epoch(tuple(cuts), tuple(scores), phase, back, dust)
+    spend(effort - (left - effort_left()))  # the same, whether it was known or not
+    return rows
+
+
+@lru_cache(maxsize=4)
+def _epoch(cuts: Any, scores: Any, phase: Phase, back: bool, dust: int) -> tuple[Rows, int]:
+    """The rows, and the effort spent on them."""
+    left = effort_left()
     in_order(cuts, scores)
     spend(400 * len(cuts))
     rows = []
@@ -102,10 +113,11 @@ def epoch(cuts: Any, scores: Any, phase: Phase, back: bool, dust: int) -> Rows:
     noise_down, noise_up, p, q = _sum([(rows, phase.rounds)], 2, dust)
     top, bottom = phase.share.numerator, phase.share.denominator * phase.rounds
     rest, low = bottom - top * phase.rounds, p.low
-    return [
+    found = [
         Row(low, [(a * top + b * rest) // bottom for a, b in zip(p.masses, noise_down.masses, strict=True)]),
         Row(low, [-(-(a * top + b * rest) // bottom) for a, b in zip(q.masses, noise_up.masses, strict=True)]),
     ]
+    return found, left - effort_left()
 
 
 def _sum(parts: list[tuple[Rows, int]], every: int, dust: int) -> Rows:

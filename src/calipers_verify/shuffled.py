@@ -36,15 +36,17 @@ The file names the constants of the proof; any that pass are good.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
+from itertools import accumulate
 from math import factorial
 from typing import Any
 
-from flint import arb, arb_poly, ctx, fmpz_poly
+from flint import arb, arb_poly, ctx, fmpz, fmpz_poly
 
 from calipers_verify.reading import Refused, spend
-from calipers_verify.rows import ONE, dense, rounded
+from calipers_verify.rows import ONE, dense
 from calipers_verify.stop_loss import (
     StopLossBall,
     ball,
@@ -100,14 +102,30 @@ def block_stop_loss(stop_losses: list[StopLossBall], unit: Fraction, places: int
     spend(20_000 + 2 * ROUNDS * 5 * size)
     with ctx.workprec(192):
         terms = [connected(stop_loss, SumPlan(unit, (0,), (0,), 40, 20, -size, size)) for stop_loss in stop_losses]
-    moves = [(fmpz_poly(dense({-size: 0, size: 0} | term.atoms()).masses), term.lost) for term in terms]
-    heights = [max(0, -place) * ONE for place in range(-places, places + 1)]
-    for _ in range(ROUNDS):  # a term of value v turns the threshold c into c - v
-        row = fmpz_poly([heights[0] + i * ONE for i in range(size, 0, -1)] + heights + [heights[-1]] * size)
-        sums = [(rounded(row * move, 3 * size + 1, True), lost) for move, lost in moves]
-        each = [[mass + lost for mass in found[2 * size : 3 * size + 1]] for found, lost in sums]
-        heights = [int(max(values)) for values in zip(*each, strict=True)]
-    return stop_loss_of(connecting([(i - places, 0, height) for i, height in enumerate(heights)]), unit)
+    moves = [_moved(dense({-size: 0, size: 0} | term.atoms()).masses, fmpz(term.lost)) for term in terms]
+    heights = [fmpz(max(0, -place) * ONE) for place in range(-places, places + 1)]
+    for _ in range(ROUNDS):
+        heights = [max(found) for found in zip(*(move(heights) for move in moves), strict=True)]
+    return stop_loss_of(connecting([(i - places, 0, int(height)) for i, height in enumerate(heights)]), unit)
+
+
+def _moved(masses: list[fmpz], lost: fmpz) -> Callable[[list[fmpz]], list[fmpz]]:
+    """Heights to E[V(s + X)], rounded up: a term of value v turns the threshold c into c - v.
+
+    V goes on with slope 1 below the thresholds and is constant above them: there, sums of masses are enough.
+    """
+    size, one, move = len(masses) // 2, fmpz(ONE), fmpz_poly(masses)
+    above = list(accumulate(reversed(masses[size + 1 :]), initial=fmpz(0)))  # of the largest values
+    linear = [one * mass for mass in reversed(list(accumulate(above)))]
+    above, below = above[::-1], list(accumulate(masses[:size], initial=fmpz(0)))
+
+    def moved(heights: list[fmpz]) -> list[fmpz]:
+        row, first, last = (fmpz_poly(heights) * move).coeffs(), heights[0], heights[-1]
+        row += [fmpz(0)] * (3 * size + 1 - len(row))
+        parts = zip(row[size : 2 * size + 1], above, linear, below, strict=True)
+        return [(mass + first * high + slope + last * low) // one + 1 + lost for mass, high, slope, low in parts]
+
+    return moved
 
 
 def records(size: int, batch: int, shift: Fraction, pool: int, depth: Fraction) -> tuple[arb, arb, arb, arb]:

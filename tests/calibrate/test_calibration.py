@@ -137,6 +137,15 @@ def test_progress_sees_every_measurement() -> None:
     assert (found.noise_multiplier, found.achieved.upper) in seen
 
 
+@pytest.mark.parametrize(
+    "target",
+    [{"epsilon": 8.0, "delta": 1e-6}, {"mu": 0.5}, {"tpr": 0.2, "fpr": 0.01}, {"epsilon": 5e-4, "delta": 1e-5}],
+)
+def test_few_measurements_from_noise_that_says_nothing(target: dict[str, float]) -> None:
+    """A guess replaces a noise multiplier far off; half of the measurements would only walk from there."""
+    assert solve(POISSON.replace(noise_multiplier=1e6), **target).measurements <= 9
+
+
 @pytest.mark.parametrize("advantage", [0.1, 0.9, 0.99, 0.99999, 0.9999999])
 def test_few_measurements_find_the_noise(advantage: float) -> None:
     """Up to the advantage where nearly every record is found, which falls with noise as 1 - advantage grows."""

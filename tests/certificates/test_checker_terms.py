@@ -17,16 +17,19 @@ from mpmath import mp
 
 from calipers_verify import attacks, checker, pmfs, stop_loss
 from calipers_verify.neighbors import cut, neighbors_of
-from calipers_verify.reading import Refused
+from calipers_verify.reading import Refused, effort_left, spend
 from calipers_verify.rows import ONE, Row, coarser, composed, window
+from calipers_verify.shuffled import _moved
 from calipers_verify.steps import Phase, phases_of
 from calipers_verify.stop_loss import ball, tail
 
 
 @pytest.fixture(autouse=True)
 def _precise() -> Iterator[None]:
+    attacks._epoch.cache_clear()
     with ctx.workprec(stop_loss.PRECISION):
         yield
+    attacks._epoch.cache_clear()
 
 
 def row(low: int, *masses: int) -> Row:
@@ -275,3 +278,30 @@ def test_the_call_of_a_displaced_record_is_its_integral(c: float) -> None:
         exact = float(np.maximum(value, 0.0) @ density)
         found = stop_loss.displaced(ball(Fraction(7, 10)), ball(Fraction(13, 10)), replaced)(ball(Fraction(c)))
         assert abs(float(found.mid()) - exact) < 1e-7
+
+
+def test_a_round_moves_thresholds_as_written_out() -> None:
+    """E[V(s + X)] of whole numbers, V of slope 1 below the lattice and constant above it: every product, rounded up."""
+    rng, size = np.random.default_rng(7), 6
+    masses = [int(each) * ONE // 997 for each in rng.integers(0, 300, 2 * size + 1)]
+    heights = sorted((int(each) * ONE // 991 for each in rng.integers(1, 5000, size + 1)), reverse=True)
+
+    def height(place: int) -> int:
+        return heights[max(0, min(place, size))] + max(0, -place) * ONE
+
+    found = _moved([fmpz(mass) for mass in masses], fmpz(5))([fmpz(each) for each in heights])
+    for place, value in enumerate(found):
+        exact = sum(mass * height(place - move) for move, mass in enumerate(masses, -size))
+        assert int(value) == exact // ONE + 1 + 5
+
+
+def test_an_epoch_that_is_known_costs_as_much_effort() -> None:
+    """What is remembered does not let a longer certificate pass here than elsewhere."""
+    phase = Phase("dealt", 1, Fraction(1, 2), False, Fraction(1), 9)
+    spent = []
+    for _ in range(2):
+        spend(0, anew=True)
+        before = effort_left()
+        attacks.epoch([Fraction(0)], [0, 1], phase, False, 0)
+        spent.append(before - effort_left())
+    assert spent[0] == spent[1] > 0

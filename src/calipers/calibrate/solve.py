@@ -1,7 +1,7 @@
 """Calibration: the smallest noise multiplier whose upper bound meets a target.
 
 Every leakage falls as noise grows, and on a log-log scale it does so almost along a line, so a
-bracketing secant search needs few measurements. It runs in two passes: coarse measurements find
+bracketing secant search needs few measurements. It begins at a guess and runs in two passes: coarse measurements find
 the place, fine ones settle it. The answer is a noise multiplier at which the *upper* bound was
 computed and found to meet the target; a multiplier smaller by the relative tolerance was computed
 and found not to.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket, Side
+from calipers.calibrate.estimate import aimed, likely_noise
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
@@ -25,7 +26,8 @@ from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers.synonyms import key_named
 
-_COARSE = 1e-2
+_COARSE, _NEAR, _APART = 1e-2, 0.1, 0.05
+"""The tolerance of coarse measurements, how near to the target they end, and how far apart two are for a slope."""
 _MOST_MEASUREMENTS = 80
 _TINY_EPSILON = 1e-3
 
@@ -188,6 +190,7 @@ def _beyond(measurement: Measurement, fpr: float) -> Bracket:
 class _Noisy:
     """What is calibrated: its noise, where that may lie, and the same with other noise."""
 
+    phases: tuple[Run, ...]
     noise: float
     range: Domain
     at: Callable[[float], Any]
@@ -196,17 +199,17 @@ class _Noisy:
     def of(cls, run: Run | Sequence[Run] | More) -> _Noisy:
         """Of several phases the noise of the first, to which the others keep their ratio."""
         if isinstance(run, CorrelatedNoise):
-            return cls(run.noise_multiplier, NOISE, lambda noise: run.replace(noise_multiplier=noise))
+            return cls((), run.noise_multiplier, NOISE, lambda noise: run.replace(noise_multiplier=noise))
         if isinstance(run, Selection | JointRelease):
             if not isinstance(run.of, Run | tuple):
                 raise InputError("A guarantee has no noise that could be changed; calibrate a run.")
             whole, inner = run, cls.of(run.of)
-            return cls(inner.noise, inner.range, lambda noise: replace(whole, of=inner.at(noise)))
+            return cls(inner.phases, inner.noise, inner.range, lambda noise: replace(whole, of=inner.at(noise)))
         phases = as_phases(run)
         first = phases[0].noise_multiplier
         ranges = [(scheme_of(p).noise_range(p), p.noise_multiplier / first) for p in phases]
         domain = Domain(max(r.low / ratio for r, ratio in ranges), min(r.high / ratio for r, ratio in ranges))
-        return cls(first, domain, lambda noise: with_noise(phases, noise))
+        return cls(phases, first, domain, lambda noise: with_noise(phases, noise))
 
 
 class _Search:
@@ -223,6 +226,7 @@ class _Search:
         self.meets = math.inf, math.nan
         self.before: tuple[float, float] | None = None  # the last but one of its side
         self.achieved: Bracket | None = None
+        self.seen: list[tuple[float, float]] = []  # (log noise, excess)
 
     def measure(self, log_noise: float, tolerance: float) -> float:
         """The excess over the target at one noise multiplier."""
@@ -234,6 +238,7 @@ class _Search:
         if self.progress is not None:
             self.progress(noise, found.upper)
         excess = self.target.excess(found.upper)
+        self.seen.append((log_noise, excess))
         if excess > 0.0:
             if log_noise > self.fails[0]:
                 self.before, self.fails = self.fails, (log_noise, excess)
@@ -242,22 +247,26 @@ class _Search:
         return excess
 
     def settled(self) -> tuple[float, float]:
-        """Where the bracketing line crosses the target, and its slope (negative)."""
-        (low, high_excess), (high, low_excess) = self.fails, self.meets
-        slope = (low_excess - high_excess) / (high - low)
-        return (low - high_excess / slope if math.isfinite(slope) else 0.5 * (low + high)), slope
+        """Where the line through the two measurements nearest to the target crosses it, and its slope (negative)."""
+        first, *others = sorted(self.seen, key=lambda found: abs(found[1]))
+        farthest = max(others, key=lambda found: abs(found[0] - first[0]))
+        second = next((found for found in others if abs(found[0] - first[0]) >= _APART), farthest)
+        slope = (second[1] - first[1]) / (second[0] - first[0])
+        if not -math.inf < slope < 0.0:
+            return 0.5 * (self.fails[0] + self.meets[0]), -math.inf
+        return min(max(first[0] - first[1] / slope, self.fails[0]), self.meets[0]), slope
+
+    def _is_near(self, distance: float) -> bool:
+        """Whether a measurement lies so near to the target."""
+        crossing, slope = self.settled()
+        return math.isfinite(slope) and min(abs(at - crossing) for at, _ in self.seen) < distance
 
     def polish(self, start: float, slope: float, tolerance: float, width: float) -> None:
-        """Newton steps with a known slope, then a probe just below: usually the whole fine pass."""
+        """The place that coarse measurements point to, and a step with their slope, a little beyond the target."""
         excess = self.measure(start, tolerance)
-        if math.isinf(slope) or math.isinf(excess):
-            return
-        position = start + excess / -slope + 0.35 * width
-        excess = self.measure(position, tolerance)
-        if excess <= 0:
-            self.measure(position - 0.9 * width, tolerance)
-        elif math.isinf(self.meets[0]):
-            self.measure(position + excess / -slope + 0.35 * width, tolerance)
+        if math.isfinite(slope) and math.isfinite(excess):
+            step = excess / -slope
+            self.measure(start + step + math.copysign(max(0.35 * width, 0.1 * abs(step)), excess), tolerance)
 
     def bracket(self, tolerance: float, step: float) -> None:
         """Move outward from what is known until one noise fails and one meets the target."""
@@ -282,8 +291,9 @@ class _Search:
         slope = (self.before[1] - last[1]) / (self.before[0] - last[0])
         return min(max(1.1 * abs(last[1] / slope), 0.5 * step), 16.0 * step)
 
-    def shrink(self, tolerance: float, width: float, blind: float = 0.0) -> None:
-        """Secant steps inside the bracket until it is `width` wide on the log scale, or `blind` if an end says nothing.
+    def shrink(self, tolerance: float, width: float, blind: float = 0.0, near: float = 0.0) -> None:
+        """Secant steps inside the bracket until it is `width` wide on the log scale, or `blind` if an end says nothing;
+        or until one is `near` the target.
 
         An end that stays a second time is taken to lie half as far from the target (Illinois), so that both ends move.
         """
@@ -291,12 +301,10 @@ class _Search:
         while (left := self.meets[0] - self.fails[0]) > width:
             (low, high_excess), (high, low_excess) = ends
             finite = math.isfinite(high_excess - low_excess)
-            if not finite and left < blind:
+            if (not finite and left < blind) or (near and self._is_near(near)):
                 return
             guess = low + (high_excess / (high_excess - low_excess) if finite else 0.5) * (high - low)
-            # Aim a little inside the meeting side, and never closer to an end than a tenth of the width aimed for.
-            position = min(max(guess + 0.3 * width, low + 0.05 * (high - low), low + 0.5 * width), high - 0.3 * width)
-            position = position if low < position < high else 0.5 * (low + high)
+            position = aimed(guess, low, high, width)
             moved = 0 if self.measure(position, tolerance) > 0.0 else 1
             ends[moved] = (self.fails, self.meets)[moved]
             if moved == last:
@@ -332,11 +340,12 @@ def solve(
     tolerance = TOLERANCE.check("tolerance", tolerance)
     search = _Search(noisy, target, progress)
     coarse = max(_COARSE, tolerance)
-    start = min(max(noisy.noise, 2.0 * search.range.low), 0.5 * search.range.high)
+    begin = likely_noise(noisy.phases, target.described, search.range) if noisy.phases else noisy.noise
+    start = min(max(begin, 2.0 * search.range.low), 0.5 * search.range.high)
     excess = search.measure(math.log(start), coarse)
     # Leakage falls about like a power of the noise between 1 and 2, so this step usually lands on the other side.
     search.bracket(coarse, min(1.0, max(0.1, abs(excess))))
-    search.shrink(coarse, max(1e-2, 2.0 * tolerance), blind=0.1)
+    search.shrink(coarse, max(_COARSE, 2.0 * tolerance), blind=0.1, near=_NEAR)
     crossing, slope = search.settled()
     search.forget()
     # Only the upper bound matters here, and it is computed much finer than the bracket is wide.

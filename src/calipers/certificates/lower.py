@@ -30,7 +30,7 @@ _MESH = 40_001
 _GROWTH = 0.02
 _PER_SPREAD = 9.0
 """Round scores per deviation of a term."""
-_MOST_SCORE, _ROUGH_SCORE = 12_000, 2_000
+_MOST_SCORE, _ROUGH_SCORE = 12_000, 1_000
 """Scores of a round; fewer where directions and statistics are only compared."""
 _FARTHEST = 96 * 1024
 """No score lies farther out: the checker reads up to 1e5, and this one stays what it is when scores are rounded."""

@@ -39,8 +39,8 @@ _GROWTH, _FINE = 0.16, 0.6
 _NEAR = (0.97, 1.15)
 """Where a single epoch is asked, in units of the epsilon expected."""
 _RARE = 1e-3
-_STEP, _BLOCK_SPREADS = 0.2, 8.0
-"""Blocks live on a lattice of a fifth of a deviation of one term that reaches eight deviations of a block."""
+_STEP, _BLOCK_SPREADS = 0.4, 8.0
+"""Blocks live on a lattice of two fifths of a deviation of one term that reaches eight deviations of a block."""
 _SEEN, _WORTH = 1e-4, 0.995
 
 
@@ -108,13 +108,16 @@ def gain(focus: Focus, repeats: int, first: float, last: float, value: float, ne
     return gap * width * repeats / epsilon * math.exp(min(700.0, log_shown - log_slope))
 
 
-def sum_for(phase: Phase, back: bool, x: Fraction, small: float) -> dict[str, object] | None:
-    """The sum that the checker asks for at the log ratio x, or None where fixed batches prove as much."""
+def sum_for(phase: Phase, back: bool, x: Fraction, small: float, known: dict[float, bool]) -> dict[str, object] | None:
+    """The sum that the checker asks for at the log ratio x, or None where fixed batches prove as much.
+
+    `known`: where blocks were found to pay, for this phase, and where not.
+    """
     if phase.kind == "full":
         return _majorized(phase, abs(float(x)), (back != (x < 0)) and not phase.replaced, small)
     turned = (x < 0) if phase.replaced else back
     at = 0.0 if phase.one_sum else float(-x if turned else x)
-    blocks = _blocks(phase, at) if phase.kind == "dropping" and _blocks_pay(phase, at) else None
+    blocks = _blocks(phase, at) if phase.kind == "dropping" and _blocks_likely_pay(phase, at, known) else None
     return {"plan": _plan(phase, at, False, phase.rounds, small), "blocks": blocks, "cover": None}
 
 
@@ -137,6 +140,15 @@ def _majorized(phase: Phase, x: float, back: bool, small: float) -> dict[str, ob
     pays = many >= ROUNDS and value > _least(phase) and epoch.by_dynamic_program(x, back) < _WORTH * value
     blocks = _blocks(phase, x) if pays else None
     return {"plan": _plan(phase, x, back, 1 + many + int(str(cover["few"])), small), "blocks": blocks, "cover": cover}
+
+
+def _blocks_likely_pay(phase: Phase, x: float, known: dict[float, bool]) -> bool:
+    """Whether blocks are to be used at e^x: as on both sides of it, where that is known and the same."""
+    if x not in known:
+        sides = [at for at in known if at < x], [at for at in known if at > x]
+        around = {known[max(sides[0])], known[min(sides[1])]} if all(sides) else set()
+        known[x] = around.pop() if len(around) == 1 else _blocks_pay(phase, x)
+    return known[x]
 
 
 def _blocks_pay(phase: Phase, x: float) -> bool:

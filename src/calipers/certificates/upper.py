@@ -169,10 +169,10 @@ def _by_sums(
 
     Where no remainder is dropped little is lost by half of the operations: the theorem loses more, or sums are smooth.
     """
-    tiny = float(small)
-    shared = sum_for(phase, back, Fraction(0), tiny) if phase.one_sum else None
+    tiny, blocks_pay = float(small), dict[float, bool]()
+    shared = sum_for(phase, back, Fraction(0), tiny, blocks_pay) if phase.one_sum else None
     known: dict[int, tuple[arb, dict[str, object] | None]] = {}
-    chosen = cache(lambda place: sum_for(phase, back, place * spacing, tiny))
+    chosen = cache(lambda place: sum_for(phase, back, place * spacing, tiny, blocks_pay))
 
     def ask(place: int) -> arb:
         x = place * spacing

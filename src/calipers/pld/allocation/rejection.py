@@ -21,7 +21,8 @@ the last one lacks. This holds for all n and I, which are chosen by rough estima
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -55,26 +56,46 @@ def rejection_payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float
     Returns:
         The vertices: (B/N) E[payoff(Y_n)] is at least the divergence at epsilon.
     """
-    places, values = _payoff(term, known, rounds, lack, plan)
+    return _payoffs(term, known, rounds, lack, plan.many + plan.few, (plan.stages,))[0]
+
+
+def _payoffs(
+    term: WorstCaseTerm, known: float, rounds: int, lack: float, count: int, all_stages: Sequence[int]
+) -> list[Vertices]:
+    """The vertices of T_1 for every number of stages."""
+    places, found = _payoff(term, known, rounds, lack, count, all_stages)
     # Beyond the last place no slope is larger than 1/(1 - d).
-    farther = values[-1] + places[-1] * (rounds - 1) / (plan.many + plan.few)
-    return lower_hull(np.append(places, 2.0 * places[-1]), np.append(values, farther) * _SLACK)
+    farther = found[:, -1:] + places[-1] * (rounds - 1) / count
+    farthest = np.append(places, 2.0 * places[-1])
+    return [lower_hull(farthest, values) for values in np.hstack((found, farther)) * _SLACK]
 
 
-def _payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float, plan: Majorant) -> Vertices:
-    kept, drift = (plan.many + plan.few) / (rounds - 1), math.expm1(term.epsilon)
+def _payoff(
+    term: WorstCaseTerm, known: float, rounds: int, lack: float, count: int, all_stages: Sequence[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Places, and a row of values for every number of stages: later ones begin with fewer of them."""
+    kept, drift = count / (rounds - 1), math.expm1(term.epsilon)
     accepted = acceptance(gradient_width(term), 1.0 - kept)
     sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
     places = np.concatenate((-sizes[::-1], [0.0], sizes))
     # E[(X + w s)+] is convex, and so is the same less s E[w]: chords lie above.
-    below, above = (_squared(term, side, sizes) / (1.0 - kept) for side in (0, 1))
+    below, above = (squared / (1.0 - kept) for squared in _both_squared(term))
     alone = np.minimum(known, np.concatenate((below[::-1], [known], above - drift)))
-    values = np.full(len(places), (rounds - plan.stages) * known)
-    for stage in range(plan.stages, 0, -1):
+    last = np.array(all_stages)
+    values = np.repeat((rounds - last)[:, None] * known, len(places), axis=1)
+    for stage in range(max(all_stages), 0, -1):
         sums = places + drift * (kept * (stage - 1) + lack)
-        later = np.maximum(sums, 0.0) / kept
-        values = np.interp(sums, places, alone) + np.maximum(later, accepted * later + (1.0 - accepted) * values)
+        later, begun = np.maximum(sums, 0.0) / kept, last >= stage
+        moved = np.maximum(later, accepted * later + (1.0 - accepted) * values[begun])
+        values[begun] = np.interp(sums, places, alone) + moved
     return places, values
+
+
+@lru_cache(maxsize=16)
+def _both_squared(term: WorstCaseTerm) -> tuple[FloatArray, FloatArray]:
+    """`_squared` of both sides, which rules with other constants share."""
+    sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
+    return _squared(term, 0, sizes), _squared(term, 1, sizes)
 
 
 def _squared(term: WorstCaseTerm, side: int, sizes: FloatArray) -> FloatArray:
@@ -110,9 +131,10 @@ def find_rejection(
         left = math.log1p(-min(acceptance(width, 1.0 - count / (rounds - 1)), 0.999))
         little = min(math.log(max(worth, 1e-300)) - math.log(max(rounds * known, 1e-300)), 0.0) + _LITTLE
         most = math.ceil(little / left) if left < 0.0 else rounds
-        for stages in {min(most, math.ceil(share * (rounds - 1))) for share in _STAGES}:
+        all_stages = sorted({min(most, math.ceil(share * (rounds - 1))) for share in _STAGES})
+        payoffs = _payoffs(term, known, rounds, 0.0, count, all_stages)
+        for stages, (places, values) in zip(all_stages, payoffs, strict=True):
             plan = Majorant(count - 1, 1.0, 1, 1.0, 0.0, stages=stages)
-            places, values = rejection_payoff(term, known, rounds, 0.0, plan)
             slopes = np.diff(values) / np.diff(places)
             stop_losses = _rough(term, count, worth, -places[:-1])
             found.append((float(values[0] + np.diff(slopes, prepend=0.0) @ stop_losses), plan))

@@ -1,0 +1,65 @@
+"""Where a search for noise begins, and where it looks next: guesses on which nothing depends but the time it takes.
+
+Many small steps, each with a record in it at rate q, show about what N(mu, 1) shows against N(0, 1), where
+mu^2 = q^2 T (e^(1/sigma^2) - 1) (the central limit theorem of Gaussian differential privacy).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from calipers.domains import Domain
+from calipers.errors import InputError
+from calipers.numerics.elementary import bisect
+from calipers.numerics.normal import gaussian_mu, normal_tail_quantile
+from calipers.run import Run
+
+_LARGEST = 700.0
+"""An exponent."""
+
+
+def gaussian_target(given: Mapping[str, float]) -> float:
+    """The mu of a Gaussian mechanism that just meets the target; not finite or not positive where none does."""
+    if "mu" in given:
+        return given["mu"]
+    if "advantage" in given:
+        return 2.0 * float(normal_tail_quantile(0.5 * (1.0 - given["advantage"])))
+    if "epsilon" in given:
+        return gaussian_mu(given["epsilon"], given["delta"])
+    return float(normal_tail_quantile(given["fpr"]) - normal_tail_quantile(given["tpr"]))
+
+
+def _rate(run: Run) -> float:
+    """At which a record is in a batch, about."""
+    most = run.max_batch_size
+    return run.rate if most is None or run.dataset_size is None else min(run.rate, most / run.dataset_size)
+
+
+def likely_noise(phases: tuple[Run, ...], given: Mapping[str, float], noises: Domain) -> float:
+    """About the noise multiplier of the first phase that meets the target; its own where nothing can be guessed."""
+    first = phases[0].noise_multiplier
+    try:
+        mu = gaussian_target(given)
+        steps = [(_rate(p) ** 2 * p.total_steps, p.noise_multiplier / first) for p in phases]
+    except (InputError, ArithmeticError):
+        return first
+    if not 0.0 < mu < math.inf:
+        return first
+
+    def leaks(log_noise: float) -> bool:
+        inverses = [math.exp(min(-2.0 * (log_noise + math.log(ratio)), _LARGEST)) for _, ratio in steps]
+        parts = zip(steps, inverses, strict=True)
+        return sum(weight * math.expm1(min(inverse, _LARGEST)) for (weight, _), inverse in parts) > mu * mu
+
+    return math.exp(bisect(math.log(noises.low), math.log(noises.high), leaks, 40)[1])
+
+
+def aimed(guess: float, low: float, high: float, width: float) -> float:
+    """Where to measure next, if the target is guessed to lie at `guess` between an end that fails and one that meets.
+
+    A little inside the meeting side; near the end that meets, as far from it as ends the search if that fails.
+    """
+    position = high - 0.95 * width if high - guess < 0.7 * width else guess + 0.25 * width
+    position = max(position, low + min(0.05 * (high - low), 0.9 * width))
+    return position if low < position < high else 0.5 * (low + high)
