@@ -10,11 +10,8 @@ import numpy as np
 from calipers.numerics.types import FloatArray
 
 _HALVES = np.array([0.5, 1.0, 0.5])
-_BLOCK, _ALONE = 20, 128
-"""Rows are convolved in blocks of so many places, but for a single one of at most so many."""
-_MOST_BLOCKS, _SMALL = 16, 2**18 // _BLOCK
-"""So many blocks at a time: small products stay in a cache, and BLAS starts no threads for them, which cost more than
-they save (OpenBLAS does for more than 2^18 multiplications)."""
+_BLOCK = 64
+"""So many products are added at a time: a sum of sums has a smaller bound on its rounding than a long one."""
 
 
 class LatticeSegment(NamedTuple):
@@ -66,24 +63,21 @@ def shrunk(segment: LatticeSegment) -> LatticeSegment | None:
     return LatticeSegment(low + first, rows[:, first:last])
 
 
-def folded(
-    segment: LatticeSegment, unit: float, ends: tuple[float, float], pmfs: int
-) -> tuple[LatticeSegment, FloatArray, int]:
+def folded(segment: LatticeSegment, unit: float, ends: tuple[float, float]) -> tuple[LatticeSegment, float, int]:
     """What lies beyond the ends is moved to the last places between them, which are multiples of `unit`.
 
-    Returns the segment, what that took from the mean of each of the first `pmfs` rows at the upper end, and how many
-    places became one.
+    Returns the segment, what that took from the mean of the first row at the upper end, and how many places became one.
     """
     low, high = math.ceil(ends[0] / unit), math.floor(ends[1] / unit)
     first, rows = segment
     size = rows.shape[1]
     left, right = min(max(low - first, 0), size - 1), max(min(high - first, size - 1), 0)
-    above: FloatArray = np.zeros(pmfs)
+    above = 0.0
     most = left + size - 1 - right
     if most == 0 and low <= first <= high:
         return segment, above, 0
     if first + size - 1 > high:
-        above = unit * (rows[:pmfs] @ np.maximum(places(segment) - high, 0.0))
+        above = unit * float(rows[0] @ np.maximum(places(segment) - high, 0.0))
     kept = rows[:, left : right + 1].copy()
     kept[:, 0] += rows[:, :left].sum(axis=1)
     kept[:, -1] += rows[:, right + 1 :].sum(axis=1)
@@ -92,38 +86,15 @@ def folded(
 
 def summed(longest: int) -> int:
     """How many numbers a place of a convolution adds up one after the other; `longest`: of the shorter rows."""
-    return max(min(longest, _ALONE), _BLOCK + longest // _BLOCK + 2)
+    return min(longest, _BLOCK) + -(-longest // _BLOCK)
 
 
 def convolved(many: FloatArray, one: FloatArray) -> FloatArray:
-    """Rows convolved with those of `one`, of which there are as many, or one to every few: in turn.
-
-    Entries have a relative error of at most `summed` + 2 units of rounding. A block of places of a row times a matrix
-    whose rows are the other row, each one place further on, is a product of matrices, which is quick; blocks are added
-    where they belong.
-    """
-    (count, n), (pmfs, m) = many.shape, one.shape
-    if count == 1 and min(n, m) <= _ALONE:
-        first, second = (many[0], one[0]) if n <= m else (one[0], many[0])
-        return np.correlate(second, first[::-1], "full")[None]  # np.convolve, without what it checks
-    kinds, blocks, width = count // pmfs, -(-n // _BLOCK), m + _BLOCK - 1
-    parts = -(-blocks // min(_MOST_BLOCKS, max(2, _SMALL // width)))
-    each = -(-blocks // parts)
-    cut: FloatArray = np.zeros((kinds, pmfs, parts * each * _BLOCK))
-    cut[:, :, :n] = many.reshape(kinds, pmfs, n)
-    cut = cut.reshape(kinds, pmfs, parts, each, _BLOCK)
-    shifted: FloatArray = np.zeros((pmfs, _BLOCK, m + _BLOCK))
-    shifted[:, :, :m] = one[:, None]
-    # Read with rows that are shorter by one, each begins one place further on.
-    shifted = shifted.reshape(pmfs, -1)[:, : _BLOCK * width].reshape(pmfs, _BLOCK, width)
-    size, begin = each * _BLOCK + m - 1, each * _BLOCK
-    apart: FloatArray = np.zeros((kinds, pmfs, each, size + _BLOCK))
-    read = apart.reshape(kinds, pmfs, -1)[:, :, : each * size].reshape(kinds, pmfs, each, size)
-    if parts == 1:
-        np.matmul(cut[:, :, 0], shifted, out=apart[..., :width])
-        return np.asarray(read.sum(axis=2).reshape(count, size)[:, : n + m - 1])
-    together: FloatArray = np.zeros((kinds, pmfs, (parts - 1) * begin + size))
-    for i in range(parts):
-        np.matmul(cut[:, :, i], shifted, out=apart[..., :width])
-        together[:, :, i * begin : i * begin + size] += read.sum(axis=2)
-    return together.reshape(count, -1)[:, : n + m - 1]
+    """Each row convolved with one: entries have a relative error of at most `summed` + 2 units of rounding."""
+    found: FloatArray = np.zeros((len(many), many.shape[1] + len(one) - 1))
+    for row, out in zip(many, found, strict=True):
+        long, short = (row, one) if len(row) > len(one) else (one, row)
+        for start in range(0, len(short), _BLOCK):
+            part = np.convolve(long, short[start : start + _BLOCK])
+            out[start : start + len(part)] += part
+    return found

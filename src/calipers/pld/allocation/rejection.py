@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -64,10 +65,10 @@ def rejection_payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float
 def _payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float, plan: Majorant) -> Vertices:
     kept, drift = (plan.many + plan.few) / (rounds - 1), math.expm1(term.epsilon)
     accepted = acceptance(gradient_width(term), 1.0 - kept)
-    sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
+    sizes = _sizes(term)
     places = np.concatenate((-sizes[::-1], [0.0], sizes))
     # E[(X + w s)+] is convex, and so is the same less s E[w]: chords lie above.
-    below, above = (_squared(term, side, sizes) / (1.0 - kept) for side in (0, 1))
+    below, above = (_squared(term, side) / (1.0 - kept) for side in (0, 1))
     alone = np.minimum(known, np.concatenate((below[::-1], [known], above - drift)))
     values = np.full(len(places), (rounds - plan.stages) * known)
     for stage in range(plan.stages, 0, -1):
@@ -77,9 +78,14 @@ def _payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float, plan: M
     return places, values
 
 
-def _squared(term: WorstCaseTerm, side: int, sizes: FloatArray) -> FloatArray:
+def _sizes(term: WorstCaseTerm) -> FloatArray:
+    return np.asarray(term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES))
+
+
+@lru_cache(maxsize=16)
+def _squared(term: WorstCaseTerm, side: int) -> FloatArray:
     """At least the integral of E[(X - s/v^2)+] over 0 < v < 1 (side 1: of -X), the mean of (sqrt X - sqrt s)+^2."""
-    thresholds = sizes[:, None] / _PARTS**2
+    thresholds = _sizes(term)[:, None] / _PARTS**2
     (first, second), factors = (term.right, term.left[::-1])[side], (1.0, math.exp(term.epsilon))
     z = term.branches[side].preimage(thresholds)
     part = factors[side] * ndtr(first - z)
