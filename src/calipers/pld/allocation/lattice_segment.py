@@ -6,12 +6,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from calipers.numerics.types import FloatArray
 
 _HALVES = np.array([0.5, 1.0, 0.5])
-_BLOCK = 64
-"""So many products are added at a time: a sum of sums has a smaller bound on its rounding than a long one."""
+_BLOCK, _ALONE = 20, 128
+"""Rows are convolved in blocks of so many places, but for those of at most so many."""
 
 
 class LatticeSegment(NamedTuple):
@@ -86,15 +87,24 @@ def folded(segment: LatticeSegment, unit: float, ends: tuple[float, float]) -> t
 
 def summed(longest: int) -> int:
     """How many numbers a place of a convolution adds up one after the other; `longest`: of the shorter rows."""
-    return min(longest, _BLOCK) + -(-longest // _BLOCK)
+    return max(min(longest, _ALONE), _BLOCK + longest // _BLOCK + 2)
 
 
 def convolved(many: FloatArray, one: FloatArray) -> FloatArray:
-    """Each row convolved with one: entries have a relative error of at most `summed` + 2 units of rounding."""
-    found: FloatArray = np.zeros((len(many), many.shape[1] + len(one) - 1))
-    for row, out in zip(many, found, strict=True):
-        long, short = (row, one) if len(row) > len(one) else (one, row)
-        for start in range(0, len(short), _BLOCK):
-            part = np.convolve(long, short[start : start + _BLOCK])
-            out[start : start + len(part)] += part
-    return found
+    """Each row convolved with one: entries have a relative error of at most `summed` + 2 units of rounding.
+
+    Long rows are cut into blocks; blocks times a matrix whose rows are the other row, each one place further on, are a
+    product of matrices, which is quick.
+    """
+    (count, n), m = many.shape, len(one)
+    if min(n, m) <= _ALONE:
+        return np.stack([np.convolve(row, one) for row in many])
+    number = -(-n // _BLOCK)
+    cut: FloatArray = np.zeros((count, number * _BLOCK))
+    cut[:, :n] = many
+    shifted = sliding_window_view(np.pad(one, _BLOCK - 1), _BLOCK)[:, ::-1].T.copy()
+    found: FloatArray = np.zeros((count, number * _BLOCK + m - 1))
+    parts = cut.reshape(count, number, _BLOCK) @ shifted
+    for i in range(number):
+        found[:, i * _BLOCK : (i + 1) * _BLOCK + m - 1] += parts[:, i]
+    return found[:, : n + m - 1]
