@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import pytest
 
@@ -32,9 +31,9 @@ def test_at_least_the_smallest_epsilon_and_close_to_it(delta: float) -> None:
     """Rough looks are 10 % too high; what is proven is exact, and the answer lies on a chord of one cell."""
     asked: list[float] = []
 
-    def fine(epsilons: Sequence[float]) -> list[tuple[float, float]]:
-        asked.extend(epsilons)
-        return [(epsilon, profile(epsilon)) for epsilon in epsilons]
+    def fine(epsilon: float) -> tuple[float, float]:
+        asked.append(epsilon)
+        return epsilon, profile(epsilon)
 
     true, found = smallest(delta), []
     for first in (0.01, 0.2, 1.0):
@@ -54,5 +53,5 @@ def test_a_profile_that_never_seems_to_fall_is_given_up() -> None:
     crossing = Crossing(math.log(0.5), 1e-6, gaussian_epsilon(1.0, 1e-6))
     guess = crossing.passed(lambda _: math.log(0.5), 0.1)
     assert 0.0 < guess < gaussian_epsilon(1.0, 1e-6)
-    found = crossing.proven(lambda epsilons: [(epsilon, 0.5) for epsilon in epsilons], guess)
+    found = crossing.proven(lambda epsilon: (epsilon, 0.5), guess)
     assert found == gaussian_epsilon(1.0, 1e-6)

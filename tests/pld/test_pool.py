@@ -184,7 +184,7 @@ def test_what_is_exposed_is_charged() -> None:
     """The share of fixed batches, and the record alone in the pool: both by hand, on top of the payoff."""
     epoch, covered = FullEpoch(2.0, 50, 1.0, False, 4, 200), Majorant(40, 1.1, 2, 1.4, 1e-3, 3, 1e-4)
     plain = covered._replace(exposed=0.0, alone=0.0)
-    (_, value), (_, less) = (epoch.with_majorant(each, (0.3,), False, 0.2, -40.0)[0] for each in (covered, plain))
+    (_, value), (_, less) = (epoch.with_majorant(each, 0.3, False, 0.2, -40.0) for each in (covered, plain))
     added = 1e-3 * float(gaussian_delta(0.5, 0.3)) + 3 * 4 / 200 * 1e-4
     assert added <= value - less <= added * (1.0 + 1e-4)
 
@@ -225,7 +225,7 @@ def test_the_recursion_pays_no_less_than_an_adversary_and_no_more_than_worst_ter
     term, known = zeroed_out(sigma, epsilon, False), float(gaussian_delta(r, epsilon))
     places, payoff = first_payoff(term, known, 2)
     found = dynamic_program_with_first(term, (places, payoff), covered, 1.0, -40.0, QUICK)
-    worst = worst_case_with_first([term], [(places, payoff)], covered, 1.0, 0.1, -40.0)[0][1]
+    worst = worst_case_with_first(term, (places, payoff), covered, 1.0, 0.1, -40.0)[1]
     z = rng.standard_normal((40_000, 14))
     x = np.exp(2.0 * r * z - 2.0 * r * r) - math.exp(epsilon) * np.exp(r * z - 0.5 * r * r)
     sums = 1.1 * x[:, :12].sum(axis=1) + 1.4 * x[:, 12:].sum(axis=1)

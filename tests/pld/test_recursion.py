@@ -15,7 +15,7 @@ from calipers.pld.allocation import recursion
 from calipers.pld.allocation.frontier import cell_on_grid, control_range
 from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, OneRound, SumGrid, block_pmf, recursion_divergence
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
-from calipers.pld.allocation.worst_case_sums import divergence
+from calipers.pld.allocation.worst_case_sum import divergence
 from calipers.pld.allocation.worst_case_term import replaced, zeroed_out
 
 

@@ -184,7 +184,7 @@ def test_an_adversary_who_is_shown_the_base_stays_below_the_bound(kind: str, sta
     term = replaced(1.0, epsilon) if kind == "replaced" else zeroed_out(1.0, epsilon, kind == "absent")
     plan = Majorant(n - 1, 1.0, 1, 1.0, 0.0, stages=stages)
     payoff = rejection_payoff(term, known, count, 0.0, plan)
-    bound = worst_case_with_first([term], [payoff], plan, 0.25, 0.1, -40.0)[0][1]
+    bound = worst_case_with_first(term, payoff, plan, 0.25, 0.1, -40.0)[1]
     z = np.linspace(-5.5, 5.5, 17)
     weights = np.exp(-0.5 * z * z) / np.exp(-0.5 * z * z).sum()
     grids, mass = np.ix_(*[z] * count), np.asarray(math.prod(np.ix_(*[weights] * count)))
@@ -245,7 +245,7 @@ def test_a_divergence_below_all_numbers_is_no_failure() -> None:
     """Four batches of one at noise 20, epsilon 2: fixed batches show less than the smallest double."""
     epoch = FullEpoch(20.0, 4, 1.0, False, 1, 4)
     assert epoch.known(2.0) == 0.0
-    ((_, found),) = epoch.worst_case((2.0,), False, 0.1, -40.0)
+    _, found = epoch.worst_case(2.0, False, 0.1, -40.0)
     assert 0.0 <= found < 1e-10
 
 

@@ -9,7 +9,7 @@ import pytest
 from oracles.hidden_calls import STRIKES, call_of_shifts
 from scipy.special import ndtr
 
-from calipers.pld.allocation.worst_case_sums import divergence
+from calipers.pld.allocation.worst_case_sum import divergence
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm, opposite, replaced, zeroed_out
 
 

@@ -130,7 +130,7 @@ def _majorized(phase: Phase, x: float, back: bool, small: float) -> dict[str, ob
     chosen, known = epoch.chosen(x, back), epoch.known(x)
     if chosen is None:
         return None
-    value = epoch.with_majorant(chosen, (x,), back, 0.5, -30.0)[0][1]
+    value = epoch.with_majorant(chosen, x, back, 0.5, -30.0)[1]
     sizes, pool = (phase.batch, phase.size), chosen.pool
     exponent = next(each for each in EXPONENTS if measured_cover(width, *sizes, each, pool) == chosen)
     cover = covering(width, *sizes, exponent, pool)
@@ -156,7 +156,7 @@ def _blocks_pay(phase: Phase, x: float) -> bool:
     if phase.rounds < ROUNDS:
         return False
     epoch = ShuffledEpoch(1.0 / float(phase.r.mid()), phase.rounds, float(phase.share), phase.replaced)
-    plain = epoch.worst_case((abs(x),), x < 0.0 and not phase.replaced, 0.1, -30.0)[0][1]
+    plain = epoch.worst_case(abs(x), x < 0.0 and not phase.replaced, 0.1, -30.0)[1]
     return plain > _least(phase) and epoch.by_dynamic_program(abs(x), x < 0.0 and not phase.replaced) < _WORTH * plain
 
 

@@ -22,17 +22,15 @@ place of T the variable of the recursion will do (`calipers.pld.allocation.recur
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from calipers.numerics.types import FloatArray
-from calipers.pld.allocation.fourier_sum import LONGEST, Payoff, one_split, payoff_by_fourier
+from calipers.pld.allocation.fourier_sum import Payoff, one_split
 from calipers.pld.allocation.recursion import Effort, WithErrorTerms, recursion_payoff
 from calipers.pld.allocation.release_payoff import (
     Vertices,
@@ -41,8 +39,7 @@ from calipers.pld.allocation.release_payoff import (
     lower_hull,
     stop_losses_of_release,
 )
-from calipers.pld.allocation.worst_case_sum import WorstCaseSum
-from calipers.pld.allocation.worst_case_sums import expected_payoffs
+from calipers.pld.allocation.worst_case_sum import WorstCaseSum, expected_payoff
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
 _SLACK = 1.0 + 1e-11
@@ -293,29 +290,23 @@ def _epoch(term: WorstCaseTerm, payoff: Vertices, majorant: Majorant, log_tail: 
 
 
 def worst_case_with_first(
-    terms: Sequence[WorstCaseTerm],
-    payoffs: Sequence[Vertices],
+    term: WorstCaseTerm,
+    payoff: Vertices,
     majorant: Majorant,
     share: float,
     resolution: float,
     log_tail: float,
-    by_fourier_too: bool = True,
-) -> list[tuple[float, float]]:
-    """(node, delta) for each of a few terms alike: `share` times E[J(low T + high T')] at the node, J its payoff.
+) -> tuple[float, float]:
+    """(node, delta): `share` times E[J(low T + high T')] at the node, J the payoff.
 
-    A node is the term's epsilon up to rounding. Without `by_fourier_too`, which are finer, shared grids are quicker.
+    A node is the term's epsilon up to rounding.
     """
-    epochs = [_epoch(term, payoff, majorant, log_tail) for term, payoff in zip(terms, payoffs, strict=True)]
-    by_fourier = (_both_by_fourier(epoch, majorant, resolution) for epoch in (epochs if by_fourier_too else ()))
-    found = [value for value in takewhile(lambda value: value is not None, by_fourier) if value is not None]
-    if len(found) < len(epochs):
-        found += _by_grids(epochs[len(found) :], majorant, resolution)
+    epoch = _epoch(term, payoff, majorant, log_tail)
+    value = _by_grids(epoch, majorant, resolution)
     # Sums are known up to a factor 1 +- rounding, and E|X| <= 1 + k for each of their terms.
     weight = 4.0 * (majorant.many * majorant.low + majorant.few * majorant.high)
-    return [
-        (many.node, min(1.0, (value + many.rounding * weight * (1.0 + math.exp(many.term.epsilon))) * share * _SLACK))
-        for value, (_, many, _, _) in zip(found, epochs, strict=True)
-    ]
+    rounding = epoch.many.rounding * weight * (1.0 + math.exp(term.epsilon))
+    return epoch.many.node, min(1.0, (value + rounding) * share * _SLACK)
 
 
 def dynamic_program_with_first(
@@ -326,7 +317,7 @@ def dynamic_program_with_first(
     steepest = epoch.steepest
 
     def heavy(step: float) -> WithErrorTerms:
-        plan = replace(one_split(epoch.few.plans(_HEAVY)[0]), step=step / majorant.high)
+        plan = replace(one_split(epoch.few.plans(_HEAVY)), step=step / majorant.high)
         terms, lost, moment = epoch.few.terms(plan, step)
         at_zero = float(np.interp(0.0, epoch.places, epoch.values))
         # Where a heavy term is lost, the others count too.
@@ -338,39 +329,17 @@ def dynamic_program_with_first(
     return min(1.0, (steepest * found + rounding) * share * _SLACK)
 
 
-def _by_grids(epochs: Sequence[_Epoch], majorant: Majorant, resolution: float) -> list[float]:
-    """At least E[J(low T + high T')] of each, on shared grids."""
-    # The few are asked for many payoffs, none of which bends where they all lie near A = k B: one rough way will do.
-    worths = [_worth(epoch, majorant.high, epoch.places) for epoch in epochs]
-    before = expected_payoffs([epoch.few for epoch in epochs], worths, _FEW * resolution, 0.0, plannings=1)
-    left = []
-    for epoch, values in zip(epochs, before, strict=True):
-        places, values = lower_hull(epoch.places, epoch.steepest * majorant.high * values * _SLACK)
-        left.append(epoch._replace(places=places, values=values))
-    worths = [_worth(epoch, majorant.low, np.zeros(1)) for epoch in left]
-    found = expected_payoffs([epoch.many for epoch in left], worths, resolution, 0.0)
-    return [epoch.steepest * majorant.low * float(each[0]) * _SLACK for epoch, each in zip(left, found, strict=True)]
+def _by_grids(epoch: _Epoch, majorant: Majorant, resolution: float) -> float:
+    """At least E[J(low T + high T')] on multi-resolution grids."""
+    # The few are asked for many payoffs: one rough grid will do.
+    worths = _worth(epoch, majorant.high, epoch.places)
+    values = expected_payoff(epoch.few, worths, _FEW * resolution)
+    places, values = lower_hull(epoch.places, epoch.steepest * majorant.high * values * _SLACK)
+    left = epoch._replace(places=places, values=values)
+    found = expected_payoff(left.many, _worth(left, majorant.low, np.zeros(1)), resolution)
+    return left.steepest * majorant.low * float(found[0]) * _SLACK
 
 
 def _worth(epoch: _Epoch, scale: float, before: FloatArray) -> Payoff:
     """The payoff, where a scaled sum is added to each of what was there before, over its slope and scale."""
     return lambda sums: epoch.worth(before[:, None] + scale * sums) / scale
-
-
-def _both_by_fourier(epoch: _Epoch, majorant: Majorant, resolution: float) -> float | None:
-    """At least E[J(low T + high T')] by transforms, both sums on one lattice; None where grids are better."""
-    few, many, places, values = epoch
-    plan = min((one_split(planning) for planning in many.plans(resolution)), key=lambda each: each.step)
-    heavy_losses = many.term.left[1] > many.term.right[0]  # windows are too long then
-    if heavy_losses or max(many.clipped[1], few.clipped[1]) > LONGEST * plan.step or many.hopeless(resolution):
-        return None
-    steepest, step = epoch.steepest, majorant.low * plan.step
-    light, lost, moment = many.terms(plan, step)
-    heavy, lost_too, moment_too = few.terms(replace(plan, step=step / majorant.high), step)
-    found = payoff_by_fourier([light, heavy], epoch.worth, 0.0, resolution, everywhere=True)
-    if found is None:
-        return None
-    # Where one of the sums is lost, the other one counts too.
-    left_out = sum(w * each.left_out(moment + moment_too) for w, each in ((majorant.low, many), (majorant.high, few)))
-    at_zero = float(np.interp(0.0, places, values))
-    return (steepest * (found + left_out) + 2.0 * at_zero * (lost + lost_too)) * _SLACK

@@ -10,9 +10,7 @@ began, so neither does the answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-
-from calipers.pld.core.profile_pmf import ProfileNodes
+from collections.abc import Callable
 
 CELL = 0.002
 """Width of a cell, as a share of epsilon: the chord is less than 2e-5 of epsilon beyond the profile."""
@@ -60,7 +58,7 @@ class Crossing:
         away = self._bent(math.log(self._delta)) - self._bent(math.log(max(value, 1e-300)))
         return min(max(epsilon + away / self._slope, 0.5 * epsilon), self._most)
 
-    def proven(self, fine: Callable[[Sequence[float]], ProfileNodes], guess: float) -> float:
+    def proven(self, fine: Callable[[float], tuple[float, float]], guess: float) -> float:
         """At least the smallest epsilon with divergence at most delta, by proven nodes of neighboring epsilons."""
         delta, best = self._delta, self._most
         known: dict[int, tuple[float, float]] = {}
@@ -68,8 +66,7 @@ class Crossing:
         cell, before = math.floor(math.log(guess) / CELL), (0.0, math.exp(self._log_start))
         while cell not in tried and len(tried) < _CELLS:
             tried.add(cell)
-            missing = [end for end in (cell, cell + 1) if end not in known]
-            known.update(zip(missing, fine([math.exp(CELL * end) for end in missing]), strict=True))
+            known |= {end: fine(math.exp(CELL * end)) for end in (cell, cell + 1) if end not in known}
             first, last = known[cell], known[cell + 1]
             best = min([best, *(node for node, value in (first, last) if value <= delta)])
             if last[1] <= delta < first[1]:

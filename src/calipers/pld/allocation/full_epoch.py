@@ -10,10 +10,8 @@ with which constants, is chosen for every epsilon by a rough estimate, which dec
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 
 import numpy as np
 
@@ -32,8 +30,7 @@ from calipers.pld.allocation.recursion import QUICK, Effort
 from calipers.pld.allocation.rejection import find_rejection, rejection_payoff
 from calipers.pld.allocation.release_payoff import Vertices
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
-from calipers.pld.allocation.worst_case_sums import rough_stop_losses
-from calipers.pld.core.profile_pmf import ProfileNodes
+from calipers.pld.allocation.worst_case_sum import rough_stop_losses
 
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of closed forms that are a few operations deep."""
@@ -47,8 +44,6 @@ _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
 _FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN, _SCANNED = 1.0, 3.0, 4.0, 1e-20
 """Epsilons at which choices are made: the first in deviations of log L, the last in those of one release; values below
 the last number are not looked at."""
-_SHARED = 3
-"""So many small batches' nodes are looked at together on multi-resolution grids."""
 _LOG_TAIL = -40.0
 _FEWEST, _LARGEST_WIDTH = 4, 3.0
 """Batches of an epoch, and deviations of the noise of a gradient, with which the rule of rejection is tried."""
@@ -108,26 +103,19 @@ class FullEpoch(ShuffledEpoch):
         plans = [plan for plan in _planned(self, reverse, epsilon) if plan.many > 1]
         return min((_by_dynamic_program(self, epsilon, reverse, plan, effort) for plan in plans), default=1.0)
 
-    def worst_case(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> ProfileNodes:
-        """(node, delta) of each, with the rules and the weights that seem best."""
-        nodes: list[tuple[float, float]] = []
-        for plans, group in groupby(epsilons, lambda epsilon: _planned(self, reverse, epsilon)):
-            some = [*group]
-            found = [self.with_majorant(plan, some, reverse, resolution, log_tail) for plan in plans]
-            nodes += [
-                min(each, key=lambda node: node[1]) for each in zip([(e, 1.0) for e in some], *found, strict=True)
-            ]
-        return nodes
+    def worst_case(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
+        """(node, delta), with the rules and the weights that seem best."""
+        plans = _planned(self, reverse, epsilon)
+        found = [self.with_majorant(plan, epsilon, reverse, resolution, log_tail) for plan in plans]
+        return min(found, key=lambda node: node[1], default=(epsilon, 1.0))
 
     def with_majorant(
-        self, majorant: Majorant, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float
-    ) -> ProfileNodes:
-        """(node, delta) of each with these weights of later batches."""
-        terms = [self.term(epsilon, reverse) for epsilon in epsilons]
-        payoffs = [self.payoff(epsilon, reverse, majorant) for epsilon in epsilons]
-        waves = self.batch_size >= _SMALL_BATCH or len(terms) < _SHARED
-        found = worst_case_with_first(terms, payoffs, majorant, self.first, resolution, log_tail, waves)
-        return [(node, self.exposed(value, majorant, e)) for (node, value), e in zip(found, epsilons, strict=True)]
+        self, majorant: Majorant, epsilon: float, reverse: bool, resolution: float, log_tail: float
+    ) -> tuple[float, float]:
+        """(node, delta) with these weights of later batches."""
+        term, payoff = self.term(epsilon, reverse), self.payoff(epsilon, reverse, majorant)
+        node, value = worst_case_with_first(term, payoff, majorant, self.first, resolution, log_tail)
+        return node, self.exposed(value, majorant, epsilon)
 
     def exposed(self, value: float, majorant: Majorant, epsilon: float) -> float:
         """With what the weights do not cover: later batches, and the record in the pool."""

@@ -6,15 +6,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from calipers.numerics.types import FloatArray
 
 _HALVES = np.array([0.5, 1.0, 0.5])
 _BLOCK, _ALONE = 20, 128
-"""Rows are convolved in blocks of so many places, but for a single one of at most so many."""
-_MOST_BLOCKS, _SMALL = 16, 2**18 // _BLOCK
-"""So many blocks at a time: small products stay in a cache, and BLAS starts no threads for them, which cost more than
-they save (OpenBLAS does for more than 2^18 multiplications)."""
+"""Rows are convolved in blocks of so many places, but for those of at most so many."""
 
 
 class LatticeSegment(NamedTuple):
@@ -66,24 +64,21 @@ def shrunk(segment: LatticeSegment) -> LatticeSegment | None:
     return LatticeSegment(low + first, rows[:, first:last])
 
 
-def folded(
-    segment: LatticeSegment, unit: float, ends: tuple[float, float], pmfs: int
-) -> tuple[LatticeSegment, FloatArray, int]:
+def folded(segment: LatticeSegment, unit: float, ends: tuple[float, float]) -> tuple[LatticeSegment, float, int]:
     """What lies beyond the ends is moved to the last places between them, which are multiples of `unit`.
 
-    Returns the segment, what that took from the mean of each of the first `pmfs` rows at the upper end, and how many
-    places became one.
+    Returns the segment, what that took from the mean of the first row at the upper end, and how many places became one.
     """
     low, high = math.ceil(ends[0] / unit), math.floor(ends[1] / unit)
     first, rows = segment
     size = rows.shape[1]
     left, right = min(max(low - first, 0), size - 1), max(min(high - first, size - 1), 0)
-    above: FloatArray = np.zeros(pmfs)
+    above = 0.0
     most = left + size - 1 - right
     if most == 0 and low <= first <= high:
         return segment, above, 0
     if first + size - 1 > high:
-        above = unit * (rows[:pmfs] @ np.maximum(places(segment) - high, 0.0))
+        above = unit * float(rows[0] @ np.maximum(places(segment) - high, 0.0))
     kept = rows[:, left : right + 1].copy()
     kept[:, 0] += rows[:, :left].sum(axis=1)
     kept[:, -1] += rows[:, right + 1 :].sum(axis=1)
@@ -96,34 +91,20 @@ def summed(longest: int) -> int:
 
 
 def convolved(many: FloatArray, one: FloatArray) -> FloatArray:
-    """Rows convolved with those of `one`, of which there are as many, or one to every few: in turn.
+    """Each row convolved with one: entries have a relative error of at most `summed` + 2 units of rounding.
 
-    Entries have a relative error of at most `summed` + 2 units of rounding. A block of places of a row times a matrix
-    whose rows are the other row, each one place further on, is a product of matrices, which is quick; blocks are added
-    where they belong.
+    Long rows are cut into blocks; blocks times a matrix whose rows are the other row, each one place further on, are a
+    product of matrices, which is quick.
     """
-    (count, n), (pmfs, m) = many.shape, one.shape
-    if count == 1 and min(n, m) <= _ALONE:
-        first, second = (many[0], one[0]) if n <= m else (one[0], many[0])
-        return np.correlate(second, first[::-1], "full")[None]  # np.convolve, without what it checks
-    kinds, blocks, width = count // pmfs, -(-n // _BLOCK), m + _BLOCK - 1
-    parts = -(-blocks // min(_MOST_BLOCKS, max(2, _SMALL // width)))
-    each = -(-blocks // parts)
-    cut: FloatArray = np.zeros((kinds, pmfs, parts * each * _BLOCK))
-    cut[:, :, :n] = many.reshape(kinds, pmfs, n)
-    cut = cut.reshape(kinds, pmfs, parts, each, _BLOCK)
-    shifted: FloatArray = np.zeros((pmfs, _BLOCK, m + _BLOCK))
-    shifted[:, :, :m] = one[:, None]
-    # Read with rows that are shorter by one, each begins one place further on.
-    shifted = shifted.reshape(pmfs, -1)[:, : _BLOCK * width].reshape(pmfs, _BLOCK, width)
-    size, begin = each * _BLOCK + m - 1, each * _BLOCK
-    apart: FloatArray = np.zeros((kinds, pmfs, each, size + _BLOCK))
-    read = apart.reshape(kinds, pmfs, -1)[:, :, : each * size].reshape(kinds, pmfs, each, size)
-    if parts == 1:
-        np.matmul(cut[:, :, 0], shifted, out=apart[..., :width])
-        return np.asarray(read.sum(axis=2).reshape(count, size)[:, : n + m - 1])
-    together: FloatArray = np.zeros((kinds, pmfs, (parts - 1) * begin + size))
-    for i in range(parts):
-        np.matmul(cut[:, :, i], shifted, out=apart[..., :width])
-        together[:, :, i * begin : i * begin + size] += read.sum(axis=2)
-    return together.reshape(count, -1)[:, : n + m - 1]
+    (count, n), m = many.shape, len(one)
+    if min(n, m) <= _ALONE:
+        return np.stack([np.convolve(row, one) for row in many])
+    number = -(-n // _BLOCK)
+    cut: FloatArray = np.zeros((count, number * _BLOCK))
+    cut[:, :n] = many
+    shifted = sliding_window_view(np.pad(one, _BLOCK - 1), _BLOCK)[:, ::-1].T.copy()
+    found: FloatArray = np.zeros((count, number * _BLOCK + m - 1))
+    parts = cut.reshape(count, number, _BLOCK) @ shifted
+    for i in range(number):
+        found[:, i * _BLOCK : (i + 1) * _BLOCK + m - 1] += parts[:, i]
+    return found[:, : n + m - 1]

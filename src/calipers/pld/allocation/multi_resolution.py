@@ -18,9 +18,6 @@ term, at a uniformly random place, follows the i-th marked PLD instead. A sum of
 
     row_i = m/(m+n) a_i * b_0 + n/(m+n) a_0 * b_i .
 
-Sums of equally many terms may share a multi-resolution grid: its first `pmfs` rows are base PLDs, row i is about that
-of i mod `pmfs`.
-
 Ends. Where only increasing payoffs of slope at most one are asked for, sums below the lower end may be raised to it,
 and those above the upper end lowered, by an amount whose expectation is added as often as the sum occurs:
 
@@ -46,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,8 +93,8 @@ class MultiResolutionSum:
     """The distribution of a sum of `terms` terms, level by level.
 
     `error` and `drift` bound rounding as the module says. The base masses that were left out at this
-    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`, for any of the `pmfs`;
-    each of these lost `above` of its mean at the upper end.
+    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`; `above` of the mean was
+    lost at the upper end.
     """
 
     levels: dict[int, LatticeSegment]
@@ -107,8 +104,7 @@ class MultiResolutionSum:
     drift: float
     lost: float = 0.0
     lost_moment: float = 0.0
-    pmfs: int = 1
-    above: FloatArray = field(default_factory=lambda: np.zeros(1))
+    above: float = 0.0
 
     def flat(self) -> tuple[FloatArray, FloatArray]:
         """Values in increasing order, and the rows of their masses."""
@@ -117,29 +113,29 @@ class MultiResolutionSum:
         return values[order], masses[:, order]
 
 
-def _cross(first: LatticeSegment, second: LatticeSegment, share: float, pmfs: int) -> LatticeSegment:
+def _cross(first: LatticeSegment, second: LatticeSegment, share: float) -> LatticeSegment:
     """All rows of a product of two segments; `share` of the terms belong to the first."""
     (low, rows), (other_low, other) = first, second
-    out = convolved(rows, other[:pmfs])
-    if len(rows) > pmfs:
-        out[pmfs:] *= share
-        out[pmfs:] += (1.0 - share) * convolved(other[pmfs:], rows[:pmfs])
+    out = convolved(rows, other[0])
+    if len(rows) > 1:
+        out[1:] *= share
+        out[1:] += (1.0 - share) * convolved(other[1:], rows[0])
     return LatticeSegment(low + other_low, out)
 
 
-def _square(level: LatticeSegment, finer: LatticeSegment | None, once: LatticeSegment, pmfs: int) -> LatticeSegment:
+def _square(level: LatticeSegment, finer: LatticeSegment | None, once: LatticeSegment) -> LatticeSegment:
     """Level times (level + twice all finer ones): what a squared multi-resolution grid has on this lattice; `once`:
     level + finer.
     """
-    (low, rows), twice = level, once.rows[:pmfs]
+    (low, rows), twice = level, once.rows[0]
     if finer is None:
         return LatticeSegment(low + once.low, convolved(rows, twice))
     start = finer.low - once.low
     twice = twice.copy()
-    twice[:, start : start + finer.rows.shape[1]] += finer.rows[:pmfs]
-    out = convolved(rows[:pmfs], twice)
-    if len(rows) > pmfs:
-        marked, others = convolved(rows[pmfs:], once.rows[:pmfs]), convolved(finer.rows[pmfs:], rows[:pmfs])
+    twice[start : start + finer.rows.shape[1]] += finer.rows[0]
+    out = convolved(rows[:1], twice)
+    if len(rows) > 1:
+        marked, others = convolved(rows[1:], once.rows[0]), convolved(finer.rows[1:], rows[0])
         marked[:, start : start + others.shape[1]] += others
         out = np.concatenate((out, marked))
     return LatticeSegment(low + once.low, out)
@@ -159,12 +155,12 @@ def _products(first: MultiResolutionSum, second: MultiResolutionSum) -> dict[int
         found: LatticeSegment | None = None
         if square:
             if level_first is not None and all_first is not None:
-                found = _square(level_first, finer_first, all_first, first.pmfs)
+                found = _square(level_first, finer_first, all_first)
         else:
             if level_second is not None and all_first is not None:
-                found = _cross(all_first, level_second, share, first.pmfs)
+                found = _cross(all_first, level_second, share)
             if level_first is not None and finer_second is not None:
-                found = joined(found, _cross(level_first, finer_second, share, first.pmfs))
+                found = joined(found, _cross(level_first, finer_second, share))
             all_second = joined(finer_second, level_second)
             finer_second = None if all_second is None else coarsened(all_second)
         finer_first = None if all_first is None else coarsened(all_first)
@@ -184,22 +180,21 @@ def added(
     products = _products(first, second)
     longest = max((found.rows.shape[1] + 1) // 2 for found in products.values())
     height = max(*first.levels, *second.levels) - min(*first.levels, *second.levels)
-    above, most = np.zeros(first.pmfs), 0
+    above, most = 0.0, 0
     if math.isfinite(plan.ends[1]):
         for e, segment in products.items():
-            products[e], taken, places_moved = folded(segment, math.ldexp(plan.step, e), plan.ends, first.pmfs)
+            products[e], taken, places_moved = folded(segment, math.ldexp(plan.step, e), plan.ends)
             above, most = above + taken, max(most, places_moved)
     # Next to the sums: joining finer levels, moving up and cutting costs a few operations a level.
     share_lost = (summed(longest) + most + 8 * (height + 2) + 64) * UNIT_ROUNDOFF
     error, drift = first.error + second.error + share_lost, max(first.drift, second.drift) + share_lost
-    levels, lost, lost_moment = regrouped(products, plan, first.terms + second.terms, blocks, first.pmfs)
-    return MultiResolutionSum(
-        levels, plan.step, first.terms + second.terms, error, drift, lost, lost_moment, first.pmfs, above
-    )
+    terms = first.terms + second.terms
+    levels, lost, lost_moment = regrouped(products, plan, terms, blocks)
+    return MultiResolutionSum(levels, plan.step, terms, error, drift, lost, lost_moment, above)
 
 
 def regrouped(
-    products: dict[int, LatticeSegment], plan: ResolutionPlan, terms: int, blocks: float, pmfs: int = 1
+    products: dict[int, LatticeSegment], plan: ResolutionPlan, terms: int, blocks: float
 ) -> tuple[dict[int, LatticeSegment], float, float]:
     """Strips on any levels, each moved up until its spacing suits its distance from the center, and trimmed.
 
@@ -220,7 +215,7 @@ def regrouped(
                 above = coarsened(above)
         e += 1
     # A doubling makes a tail one level longer at most, so the ends may wait for every other one.
-    return _trimmed(levels, plan, terms, blocks, pmfs) if terms.bit_length() % 2 else (levels, 0.0, 0.0)
+    return _trimmed(levels, plan, terms, blocks) if terms.bit_length() % 2 else (levels, 0.0, 0.0)
 
 
 def _parted(
@@ -247,7 +242,7 @@ def _parted(
 
 
 def _trimmed(
-    levels: dict[int, LatticeSegment], plan: ResolutionPlan, terms: int, blocks: float, pmfs: int
+    levels: dict[int, LatticeSegment], plan: ResolutionPlan, terms: int, blocks: float
 ) -> tuple[dict[int, LatticeSegment], float, float]:
     """Without the far ends, as long as they matter less than e^log_loss for the final sum.
 
@@ -256,8 +251,8 @@ def _trimmed(
     marked PLD the first moment stands for it.
     """
     order, values, masses = _sorted(levels, plan.step)
-    base = masses[:pmfs].sum(axis=0)
-    marked = masses[pmfs:].sum(axis=0) if len(masses) > pmfs else base * np.abs(values) / terms
+    base = masses[0]
+    marked = masses[1:].sum(axis=0) if len(masses) > 1 else base * np.abs(values) / terms
     weight = (blocks + 1.0) * base + marked
     allowed = math.exp(plan.log_loss)
     left = int(np.searchsorted(np.cumsum(weight[order]), allowed))
@@ -338,7 +333,7 @@ def multiplied(one: MultiResolutionSum, count: int, plans: Sequence[ResolutionPl
                 total = added(total, power, plan, count / (total.terms + power.terms))
                 lost += total.lost
                 lost_moment += total.lost_moment + total.lost
-                above = above + total.above
+                above += total.above
         j += 1
         if count >> j == 0:
             break
@@ -346,7 +341,7 @@ def multiplied(one: MultiResolutionSum, count: int, plans: Sequence[ResolutionPl
         power = added(power, power, plans[j], blocks)
         lost += blocks * power.lost
         lost_moment += power.lost_moment + blocks * power.lost
-        above = above + (count >> j) * power.above
+        above += (count >> j) * power.above
     assert total is not None
     # What parts lost is known as well as their masses are.
     slack = 1.0 + 1e-6 + 4.0 * total.error

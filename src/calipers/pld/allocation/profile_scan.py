@@ -1,24 +1,20 @@
-"""Looking at a profile from epsilon = 0 outward, at several neighboring epsilons at a time.
+"""Looking at a profile from epsilon = 0 outward.
 
 What is found at an epsilon must be resolved deeper than its own value, which is known only afterwards: the values
-before it say about how deep to look, and whoever looked in vain looks again. Every PLD looks for itself: what
-it says does not depend on which were made before it.
+before it say about how deep to look, and whoever looked in vain looks again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calipers.numerics.normal import normal_tail_quantile
 
-_FIRST, _SPAN = 8, 7.0
-"""How many epsilons are looked at together at most until it is known how fast values fall, and how far apart: sums that
-share a multi-resolution grid have to be alike."""
-_DEPTH_STEP = 6.0
-"""Depths come in steps."""
+_DEPTH_STEP, _DEEPER = 6.0, 4.0
+"""Depths come in steps, and are so much larger than seems to be needed."""
 _BELOW = 18.0
 """How much deeper than the depth of a PLD its last values are resolved at most."""
 
@@ -29,22 +25,18 @@ width of the far tail."""
 T = TypeVar("T")
 
 
-@dataclass
+@dataclass(frozen=True)
 class ProfileScan(Generic[T]):
-    """What `query` finds at (epsilons, depth) for one PLD.
+    """What `query` finds at (epsilon, depth) for one PLD.
 
     `worth` is the logarithm of the value of what was found at an epsilon, about `first` at the first of them; it is
-    resolved if the depth was `cut` below it. `together`: so many are looked at at a time, `deeper` than seems to be
-    needed where that costs less than to look again.
+    resolved if the depth was `cut` below it.
     """
 
-    query: Callable[[Sequence[float], float], Sequence[T]]
+    query: Callable[[float, float], T]
     worth: Callable[[float, T], float]
     first: float
     cut: float
-    together: int = 24
-    deeper: float = 6.0
-    _known: dict[float, tuple[T, float, float]] = field(default_factory=dict)
 
     def along(
         self,
@@ -58,42 +50,25 @@ class ProfileScan(Generic[T]):
 
         `start`: an epsilon before them, and the logarithm of its value, where that is known.
         """
-        at, stride, fall = 0, 1, 0.0
+        at, fall = 0, 0.0
         before, last = (0.0, self.first) if start is None else start
         while at < len(epsilons) and (last > end or (at == 0 and start is None)):
-            some = epsilons[at : at + stride * (self.together if at else min(_FIRST, self.together)) : stride]
-            # No farther than where it would pass the end at this pace.
-            reached = sum(last - fall * (epsilon - before) > end for epsilon in some) + 1
-            some = [epsilon for epsilon in some[:reached] if epsilon <= some[0] + _SPAN]
-            self._find(some, last - fall * (some[-1] - before), log_tail - _BELOW)
+            epsilon = epsilons[at]
+            found, value = self._find(epsilon, last - fall * (epsilon - before), log_tail - _BELOW)
             if at or start is not None:
-                fall = max(0.0, last - self._known[some[0]][1]) / (some[0] - before)
-            for epsilon in some:
-                yield epsilon, self._known[epsilon][0]
-                last = self._known[epsilon][1]
-                if last <= end:
-                    return
-            if len(some) > 1:
-                fall = max(0.0, self._known[some[0]][1] - last) / (some[-1] - some[0])
-            before = some[-1]
-            at += stride * len(some) - stride
-            stride = 2 if last < far else 1
-            at += stride
+                fall = max(0.0, last - value) / (epsilon - before)
+            before, last = epsilon, value
+            yield epsilon, found
+            at += 2 if last < far else 1
 
-    def _find(self, epsilons: Sequence[float], expected: float, deepest: float) -> None:
-        missing = [epsilon for epsilon in epsilons if not self._resolved(epsilon, deepest)]
-        while missing:
-            depth = max(deepest, _DEPTH_STEP * math.floor((expected - self.cut - self.deeper) / _DEPTH_STEP))
-            for epsilon, found in zip(missing, self.query(missing, depth), strict=True):
-                self._known[epsilon] = found, self.worth(epsilon, found), depth
-            missing = [epsilon for epsilon in missing if not self._resolved(epsilon, deepest)]
-            expected = min([depth, *(self._known[epsilon][1] for epsilon in missing)])
-
-    def _resolved(self, epsilon: float, deepest: float) -> bool:
-        if epsilon not in self._known:
-            return False
-        _, value, depth = self._known[epsilon]
-        return depth <= deepest or value > depth + self.cut - _DEPTH_STEP
+    def _find(self, epsilon: float, expected: float, deepest: float) -> tuple[T, float]:
+        while True:
+            depth = max(deepest, _DEPTH_STEP * math.floor((expected - self.cut - _DEEPER) / _DEPTH_STEP))
+            found = self.query(epsilon, depth)
+            value = self.worth(epsilon, found)
+            if depth <= deepest or value > depth + self.cut - _DEPTH_STEP:
+                return found, value
+            expected = min(depth, value)
 
 
 def deviation_of(start: float) -> float:

@@ -76,10 +76,10 @@ def _payoff(
     """Places, and a row of values for every number of stages: later ones begin with fewer of them."""
     kept, drift = count / (rounds - 1), math.expm1(term.epsilon)
     accepted = acceptance(gradient_width(term), 1.0 - kept)
-    sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
+    sizes = _sizes(term)
     places = np.concatenate((-sizes[::-1], [0.0], sizes))
     # E[(X + w s)+] is convex, and so is the same less s E[w]: chords lie above.
-    below, above = (squared / (1.0 - kept) for squared in _both_squared(term))
+    below, above = (_squared(term, side) / (1.0 - kept) for side in (0, 1))
     alone = np.minimum(known, np.concatenate((below[::-1], [known], above - drift)))
     last = np.array(all_stages)
     values = np.repeat((rounds - last)[:, None] * known, len(places), axis=1)
@@ -91,16 +91,14 @@ def _payoff(
     return places, values
 
 
+def _sizes(term: WorstCaseTerm) -> FloatArray:
+    return np.asarray(term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES))
+
+
 @lru_cache(maxsize=16)
-def _both_squared(term: WorstCaseTerm) -> tuple[FloatArray, FloatArray]:
-    """`_squared` of both sides, which rules with other constants share."""
-    sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
-    return _squared(term, 0, sizes), _squared(term, 1, sizes)
-
-
-def _squared(term: WorstCaseTerm, side: int, sizes: FloatArray) -> FloatArray:
+def _squared(term: WorstCaseTerm, side: int) -> FloatArray:
     """At least the integral of E[(X - s/v^2)+] over 0 < v < 1 (side 1: of -X), the mean of (sqrt X - sqrt s)+^2."""
-    thresholds = sizes[:, None] / _PARTS**2
+    thresholds = _sizes(term)[:, None] / _PARTS**2
     (first, second), factors = (term.right, term.left[::-1])[side], (1.0, math.exp(term.epsilon))
     z = term.branches[side].preimage(thresholds)
     part = factors[side] * ndtr(first - z)

@@ -32,12 +32,9 @@ that of the best tests.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
-
-import numpy as np
 
 from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
@@ -52,8 +49,7 @@ from calipers.pld.allocation.average_tests import EventFamily, tail_families
 from calipers.pld.allocation.crossing import Crossing
 from calipers.pld.allocation.pmf_of_tests import pmf_of_tests
 from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, scan_epsilons
-from calipers.pld.allocation.worst_case_sum import WorstCaseSum, threshold_of
-from calipers.pld.allocation.worst_case_sums import Nodes, alike, divergence, divergences, shared_grid
+from calipers.pld.allocation.worst_case_sum import WorstCaseSum, divergence, on_grid, threshold_of
 from calipers.pld.allocation.worst_case_term import opposite
 from calipers.pld.core.gaussian_part import gaussian_pair
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -91,35 +87,14 @@ def _upper_node(pair: ReplacedPair, epsilon: float, resolution: float, log_tail:
 @lru_cache(maxsize=256)
 def _tests(pair: ReplacedPair, epsilon: float, resolution: float, log_tail: float) -> EventFamily:
     """Tests on the rounded sum, tuned to epsilon >= 0; by symmetry they serve both directions."""
-    return _all_tests(pair, [epsilon], resolution, log_tail)[0]
-
-
-def _all_tests(pair: ReplacedPair, epsilons: Sequence[float], resolution: float, log_tail: float) -> list[EventFamily]:
-    """Such tests for epsilons that are near to each other."""
-    sigma, rounds, participation = pair.sigma, pair.rounds, pair.participation
+    term, r = opposite(pair.sigma, epsilon), pair.participation
     # Clipped terms are a statistic too, and near the threshold, to which a test is tuned, they tell as much.
-    terms = [opposite(sigma, epsilon) for epsilon in epsilons]
-    thresholds = [threshold_of(term, rounds, participation)[0] for term in terms]
-    sums = [
-        WorstCaseSum(term, rounds, log_tail).ended(threshold) for term, threshold in zip(terms, thresholds, strict=True)
-    ]
-    found: list[list[EventFamily]] = [[] for _ in sums]
-    for plans, centered in alike(sums, thresholds, resolution):
-        total = shared_grid(centered, plans, (1.0 / sigma, -1.0 / sigma))
-        values, rows = total.flat()
-        kept = math.exp(-total.error)  # erasure, see `calipers.pld.allocation.average`
-        for families, one, noise, present, absent in zip(found, centered, *np.split(rows, 3), strict=True):
-            p = kept * (participation * present + (1.0 - participation) * noise)
-            q = kept * (participation * absent + (1.0 - participation) * noise)
-            families.append(
-                tail_families(one.scale * (values + rounds * one.offset), p, q, 2.02 * total.drift + 1e-15)[0]
-            )
-    return [_united(families) for families in found]
-
-
-def _united(families: Sequence[EventFamily]) -> EventFamily:
-    columns = zip(*((tests.alpha, tests.power, tests.threshold) for tests in families), strict=True)
-    return EventFamily(*(np.concatenate(column) for column in columns))
+    total = WorstCaseSum(term, pair.rounds, log_tail).ended(threshold_of(term, pair.rounds, r)[0])
+    found = on_grid(total, resolution, (1.0 / pair.sigma, -1.0 / pair.sigma))
+    values, (noise, present, absent) = found.flat()
+    kept = math.exp(-found.error)  # erasure, see `calipers.pld.allocation.average`
+    p, q = (kept * (r * row + (1.0 - r) * noise) for row in (present, absent))
+    return tail_families(values, p, q, 2.02 * found.drift + 1e-15)[0]
 
 
 @implements("calipers:replaced-pair")
@@ -189,7 +164,7 @@ class ReplacedPair(AllocatedEpoch, TwoSidedPair):
         crossing = Crossing(start, delta, known)
         guess = min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known)
         return crossing.proven(
-            lambda epsilons: [_upper_node(self, epsilon, _FINE, log_tail) for epsilon in epsilons],
+            lambda epsilon: _upper_node(self, epsilon, _FINE, log_tail),
             crossing.passed(rough, guess),
         )
 
@@ -227,7 +202,7 @@ def _within(resolution: float, log_tail: float) -> tuple[float, float]:
 
 def _scan_tests(pair: ReplacedPair, resolution: float) -> ProfileScan[EventFamily]:
     return ProfileScan(
-        lambda epsilons, depth: _all_tests(pair, epsilons, _GRID * resolution, depth),
+        lambda epsilon, depth: _tests(pair, epsilon, _GRID * resolution, depth),
         lambda epsilon, tests: math.log(max(tests.best(epsilon)[0], _NOTHING)),
         -math.log(pair.rounds),
         _TEST_CUT,
@@ -235,11 +210,12 @@ def _scan_tests(pair: ReplacedPair, resolution: float) -> ProfileScan[EventFamil
 
 
 def _scan_nodes(pair: ReplacedPair, resolution: float) -> ProfileScan[tuple[float, float]]:
-    def query(epsilons: Sequence[float], depth: float) -> Nodes:
-        terms = [opposite(pair.sigma, epsilon) for epsilon in epsilons]
-        return divergences(terms, pair.rounds, pair.participation, _GRID * resolution, depth)
-
-    return ProfileScan(query, lambda _, found: math.log(max(found[1], _NOTHING)), -math.log(pair.rounds), _CUT)
+    return ProfileScan(
+        lambda epsilon, depth: _upper_node(pair, epsilon, _GRID * resolution, depth),
+        lambda _, found: math.log(max(found[1], _NOTHING)),
+        -math.log(pair.rounds),
+        _CUT,
+    )
 
 
 @lru_cache(maxsize=12)

@@ -21,7 +21,6 @@ When there is no remainder, see `calipers.pld.allocation.full_epoch`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from functools import lru_cache
@@ -39,7 +38,7 @@ from calipers.pld.allocation.average import AllocatedEpoch, shared_depth, single
 from calipers.pld.allocation.crossing import Crossing
 from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, scan_epsilons
 from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, USUAL, Effort, recursion_divergence
-from calipers.pld.allocation.worst_case_sums import divergences
+from calipers.pld.allocation.worst_case_sum import divergence
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm, replaced, zeroed_out
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.profile_pmf import ProfileNodes, curve_of_profile, pmf_of_profile
@@ -64,10 +63,6 @@ _WORTH, _RARE = 0.998, 1e-7
 """Where one control for every threshold is not tried: it gains little, or what it is about hardly happens."""
 _CUT = 16.0
 """How much deeper than its value a node of a profile is resolved."""
-_TOGETHER, _DEEPER = 16, 4.0
-"""How many nodes are looked at together, and how much deeper than seems to be needed."""
-_FEW_ROUNDS = 32
-"""So few rounds are added quickly, and their sums for neighboring epsilons are less alike."""
 _CLEARLY, _CLEAR = 0.08, 0.97
 """What one control for every threshold gains, of log delta: more than fine multi-resolution grids do, which are then
 left out. And the share of what a rough multi-resolution grid says that it comes down to at least where that is left
@@ -107,11 +102,6 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         return self.substituted
 
     @property
-    def alike(self) -> bool:
-        """Whether sums for neighboring epsilons are so alike that it is worth it to look at them together."""
-        return self.rounds > _FEW_ROUNDS
-
-    @property
     def far(self) -> float:
         """Below it nodes are twice as far apart."""
         return _FARTHEST
@@ -134,17 +124,9 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         """(node, delta): the divergence at the node, which is epsilon >= 0 up to rounding, is at most delta."""
         return _node(self, epsilon, reverse, resolution, log_tail)
 
-    def nodes(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> ProfileNodes:
-        """As `node` for each of a few neighboring epsilons, which increase."""
-        if self.shift > _LARGEST_SHIFTS[self.substituted]:
-            return [(epsilon, self.known(epsilon)) for epsilon in epsilons]
-        found = self.worst_case(epsilons, reverse, resolution, log_tail)
-        return [(node, min(value, self.known(epsilon))) for epsilon, (node, value) in zip(epsilons, found, strict=True)]
-
-    def worst_case(self, epsilons: Sequence[float], reverse: bool, resolution: float, log_tail: float) -> ProfileNodes:
-        """As `nodes`, by the theorem alone."""
-        terms = [self.term(epsilon, reverse) for epsilon in epsilons]
-        return divergences(terms, self.rounds, self.participation, resolution, log_tail)
+    def worst_case(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
+        """As `node`, by the theorem alone."""
+        return divergence(self.term(epsilon, reverse), self.rounds, self.participation, resolution, log_tail)
 
     def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """At least the divergence at epsilon >= 0 of every adaptive adversary, by the recursion; 1 where not tried."""
@@ -231,14 +213,9 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
             # Where it is not tried worst-case terms have to do.
             guess, gain = (crossing.moved(nearer, value), gain) if value < 1.0 else (guess, 0.0)
 
-        def fine(epsilons: Sequence[float]) -> ProfileNodes:
-            worst: ProfileNodes = [(epsilon, 1.0) for epsilon in epsilons]
-            if gain < _CLEARLY:
-                worst = self.nodes(epsilons, reverse, _FINE, log_tail)
-            by_dynamic_program = [
-                self.by_dynamic_program(epsilon, reverse, USUAL) if gain > 0.0 else 1.0 for epsilon in epsilons
-            ]
-            return [(node, min(value, other)) for (node, value), other in zip(worst, by_dynamic_program, strict=True)]
+        def fine(epsilon: float) -> tuple[float, float]:
+            node, value = self.node(epsilon, reverse, _FINE, log_tail) if gain < _CLEARLY else (epsilon, 1.0)
+            return node, min(value, self.by_dynamic_program(epsilon, reverse, USUAL) if gain > 0.0 else 1.0)
 
         return crossing.proven(fine, guess)
 
@@ -264,7 +241,10 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
 def _node(
     epoch: ShuffledEpoch, epsilon: float, reverse: bool, resolution: float, log_tail: float
 ) -> tuple[float, float]:
-    return epoch.nodes((epsilon,), reverse, resolution, log_tail)[0]
+    if epoch.shift > _LARGEST_SHIFTS[epoch.substituted]:
+        return epsilon, epoch.known(epsilon)
+    node, value = epoch.worst_case(epsilon, reverse, resolution, log_tail)
+    return node, min(value, epoch.known(epsilon))
 
 
 @lru_cache(maxsize=1024)
@@ -294,12 +274,10 @@ def _directed(epoch: ShuffledEpoch, log_tail: float) -> tuple[ProfileNodes, Prof
 def _queries(epoch: ShuffledEpoch, reverse: bool) -> Queries:
     """What is found out at some epsilon for one profile: values that another one asked for would not be the same."""
     return ProfileScan(
-        lambda epsilons, depth: epoch.nodes(epsilons, reverse, _GRID, depth),
+        lambda epsilon, depth: epoch.node(epsilon, reverse, _GRID, depth),
         lambda _, found: math.log(max(found[1], 1e-300)),
         math.log(epoch.known(0.0)) - math.log(epoch.rounds),
         _CUT,
-        _TOGETHER if epoch.alike else 1,
-        _DEEPER,
     )
 
 

@@ -42,15 +42,23 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.average import CELL_WEIGHTS, cell_error, cell_points, lattice_points, normal_cells, refined
-from calipers.pld.allocation.fourier_sum import RepeatedTerms
-from calipers.pld.allocation.multi_resolution import UNDERFLOW, MultiResolutionSum, ResolutionPlan, placed
+from calipers.pld.allocation.fourier_sum import Payoff, RepeatedTerms
+from calipers.pld.allocation.multi_resolution import (
+    UNDERFLOW,
+    MultiResolutionSum,
+    ResolutionPlan,
+    added,
+    multiplied,
+    placed,
+)
 from calipers.pld.allocation.resolution_plan import resolution_plans, typical
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
 _CELL, _PLAIN_CELL = 0.05, 0.2
-_FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
+_LITTLE_NOISE, _FEW_ROUNDS = 2.0, (64, 10_000)
+"""Shift of one release from which on, and rounds up to which, sums near 0 are resolved."""
 _DEEPEST = -620.0
-LARGEST_ERROR = 0.1
+_LARGEST_ERROR = 0.1
 _SELDOM = 1e-5
 _SPREADS = 6.0
 """How often a term of the size of the upper end may fail to make up for another one, and how many deviations of the sum
@@ -67,13 +75,6 @@ class WorstCaseSum:
     rounds: int
     log_tail: float
     clipped: tuple[float, float] = (-math.inf, math.inf)
-    center: float = 0.0
-    """About where the sum lies, once it is known where it may end."""
-    scale: float = 1.0
-    offset: float = 0.0
-    """What every term is divided by, and what is then taken off it, so that sums that share a multi-resolution grid
-    are alike.
-    """
 
     @classmethod
     def deep(cls, term: WorstCaseTerm, rounds: int, log_tail: float) -> WorstCaseSum:
@@ -103,7 +104,7 @@ class WorstCaseSum:
         center, spread = (float(found[0]) for found in typical(values, density, np.array([float(self.rounds)])))
         high = threshold + max(-center, 0.0) + _SPREADS * spread + 2.0 * rare
         low = -min(high, 4.0 * max(float(values[-1]), rare))
-        return replace(self, clipped=(low, high), center=center)
+        return replace(self, clipped=(low, high))
 
     @property
     def beyond(self) -> float:
@@ -126,8 +127,8 @@ class WorstCaseSum:
         """The epsilon for which the sum stands: that of the term up to rounding."""
         return self.term.epsilon + 2.02 * self.rounding
 
-    def plans(self, resolution: float) -> list[list[ResolutionPlan]]:
-        """How to keep the sum: one way, or two for few rounds."""
+    def plans(self, resolution: float) -> list[ResolutionPlan]:
+        """How to keep the sum."""
         values, density = self._noise
         # A plan is about typical sums; both ends are as heavy as lognormals, and would drown them in rounding.
         usual_end = float(normal_tail_quantile(1e-3 / self.rounds))
@@ -136,20 +137,17 @@ class WorstCaseSum:
         ends = -self.clipped[1], self.clipped[1]
         found = resolution_plans(scores, density, self.rounds, resolution, self.term.width, self.log_tail)
         usual = [replace(plan, ends=ends) for plan in found]
-        if self.rounds > (_FEW_ROUNDS if self.term.width <= 2.0 else _FEW_ROUNDS_LITTLE_NOISE):
-            return [usual]
-        # A few rounds can all lie where A = k B, far from where the sum usually is.
+        # With little noise a few rounds can all lie where A = k B, far from where the sum usually is.
         step = resolution * min(self.term.width, 1.0) * self.term.crossing
-        if math.ldexp(usual[-1].step, usual[-1].lowest) <= step:
-            return [usual]
-        near_zero = [replace(plan, step=step, center=0.0, lowest=0) for plan in usual]
-        return [near_zero] if self.term.width > 2.0 else [usual, near_zero]
+        rough = math.ldexp(usual[-1].step, usual[-1].lowest) > step
+        if not rough or self.rounds > _FEW_ROUNDS[self.term.width > _LITTLE_NOISE]:
+            return usual
+        return [replace(plan, step=step, center=0.0, lowest=0) for plan in usual]
 
     def one(self, plan: ResolutionPlan, shifts: tuple[float, ...] = ()) -> MultiResolutionSum:
         """One term under noise, and shifted by each of `shifts`, split onto the places of a multi-resolution grid."""
         low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
-        ends = low / self.scale - self.offset, high / self.scale - self.offset
-        bends = np.concatenate(([low], (lattice_points(plan, *ends) + self.offset) * self.scale, [high]))
+        bends = np.concatenate(([low], lattice_points(plan, low, high), [high]))
         kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
         inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
         points, widths = cell_points(refined(np.concatenate(([-self.end], inner, [self.end]))))
@@ -160,13 +158,7 @@ class WorstCaseSum:
         anywhere = np.broadcast_to(values[:, 0], masses.shape).copy()  # where there is no mass
         means = np.divide(worths, masses, out=anywhere, where=masses > 0.0)
         error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
-        one = placed(
-            means / self.scale - self.offset,
-            masses * (widths / math.sqrt(2.0 * math.pi)),
-            plan,
-            error,
-            float(self.rounds),
-        )
+        one = placed(means, masses * (widths / math.sqrt(2.0 * math.pi)), plan, error, float(self.rounds))
         beyond = 2.0 * math.exp(self.log_loss)
         return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
 
@@ -176,19 +168,9 @@ class WorstCaseSum:
         lost = 1.01 * self.rounds * one.lost + UNDERFLOW
         return RepeatedTerms.of(one, step, self.rounds), lost, 1.01 * one.lost_moment + lost
 
-    def hopeless(self, resolution: float) -> bool:
-        """Whether transforms were seen to be no better: few rounds, heavy terms that are replaced or looked at deep."""
-        if self.rounds <= _FEW_ROUNDS:
-            return True
-        zeroed_out = self.term.farthest_shift > 1.5 * self.term.width
-        deep = resolution > 0.25 and self.log_tail + self.term.epsilon <= -36.0 and self.term.farthest_shift > 1.0
-        return deep or (self.term.width > 1.0 and not zeroed_out)
-
     def left_out(self, lost_moment: float) -> float:
         """What clipping and lost observations take from an increasing payoff of slope at most one."""
-        # In units of the multi-resolution grid, in which lost moments are, E|X| is at most (1 + k)/scale + |offset|.
-        moment = 1.0 + math.exp(self.term.epsilon) + self.scale * abs(self.offset) + (self.scale - 1.0)
-        return self.rounds * (self.beyond + moment * lost_moment)
+        return self.rounds * (self.beyond + (1.0 + math.exp(self.term.epsilon)) * lost_moment)
 
 
 @lru_cache(maxsize=64)
@@ -208,9 +190,65 @@ def _plain(term: WorstCaseTerm, end: float) -> tuple[FloatArray, FloatArray]:
 def threshold_of(term: WorstCaseTerm, rounds: int, participation: float) -> tuple[float, float]:
     """The threshold, and how far rounding may have moved it: the participation it is made of is rounded too."""
     if participation == 1.0:
-        return (
-            0.0,
-            0.0,
-        )  # a participation that was rounded to this has a larger threshold, where a stop-loss transform is worth less
+        # One that was rounded to this has a larger threshold, where a stop-loss transform is worth less.
+        return 0.0, 0.0
     threshold = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
     return threshold, 8.0 * UNIT_ROUNDOFF * (threshold + rounds * math.expm1(term.epsilon) / participation)
+
+
+def divergence(
+    term: WorstCaseTerm, rounds: int, participation: float, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    """The divergence that a sum of worst-case terms bounds, at one epsilon (docs/theory/shuffling.md, section 7).
+
+    Args:
+        term: The worst-case term at epsilon >= 0.
+        rounds: How many independent copies there are, M.
+        participation: The probability r in (0, 1] that the record takes part.
+        resolution: Of the multi-resolution grid; a smaller one gives a smaller delta.
+        log_tail: About the logarithm of the mass that may be cut, and is added.
+
+    Returns:
+        (node, delta) with r/M E[(X_1 + ... + X_M - threshold)+] at the node at most delta <= 1; the node is the term's
+        epsilon up to rounding, and no less.
+    """
+    threshold, rounded = threshold_of(term, rounds, participation)
+    total = WorstCaseSum.deep(term, rounds, log_tail).ended(threshold)
+    gain = float(expected_payoff(total, lambda sums: np.maximum(sums - threshold + rounded, 0.0), resolution))
+    return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
+
+
+def rough_stop_losses(
+    term: WorstCaseTerm, rounds: int, resolution: float, log_tail: float
+) -> tuple[FloatArray, FloatArray]:
+    """m = 1, 2, 4, ... up to `rounds`, and about E[(X_1 + ... + X_m)+] / m: for choices, as nothing is added."""
+    total = WorstCaseSum.deep(term, rounds, log_tail).ended(0.0)
+    plans = total.plans(resolution)
+    power, stop_losses = total.one(plans[0]), []
+    for plan in plans:
+        power = power if plan is plans[0] else added(power, power, plan, 1.0)
+        values, masses = power.flat()
+        stop_losses.append(max(float(masses[0] @ np.maximum(values, 0.0)) / power.terms, 1e-300))
+    return np.ldexp(1.0, np.arange(len(plans))), np.array(stop_losses)
+
+
+def expected_payoff(total: WorstCaseSum, payoff: Payoff, resolution: float) -> FloatArray:
+    """At least E[payoff(X_1 + ... + X_M)], or that of each row of payoffs; infinite if the grid has no digits left.
+
+    Payoffs are convex and increasing with slope at most one.
+    """
+    found = on_grid(total, resolution)
+    at_zero = np.asarray(payoff(np.zeros(1))[..., 0])
+    if found.error > _LARGEST_ERROR:  # masses without digits bound nothing
+        return np.full(at_zero.shape, math.inf)
+    values, masses = found.flat()
+    # Places are products, each with a rounding of its own.
+    there = values + 8.0 * UNIT_ROUNDOFF * np.abs(values)
+    with_error = payoff(there) @ masses[0] * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - found.error))
+    return np.asarray(with_error + found.above + total.left_out(found.lost_moment) + 2.0 * at_zero * found.lost)
+
+
+def on_grid(total: WorstCaseSum, resolution: float, shifts: tuple[float, ...] = ()) -> MultiResolutionSum:
+    """The distribution of the sum under noise, and with one round shifted by each of `shifts`."""
+    plans = total.plans(resolution)
+    return multiplied(total.one(plans[0], shifts), total.rounds, plans)
