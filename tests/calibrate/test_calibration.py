@@ -260,3 +260,11 @@ def test_a_unit_is_calibrated() -> None:
     several = calibrate(one.replace(records_per_unit=5), epsilon=2.0, delta=1e-5)
     assert several.noise_multiplier > calibrate(one, epsilon=2.0, delta=1e-5).noise_multiplier
     assert measure(several).epsilon(1e-5).upper <= 2.0
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-6), (1.0, 1e-5)])
+def test_measure_proves_what_was_calibrated(epsilon: float, delta: float) -> None:
+    """Asked as people ask, without a tolerance: not 4.0001 for a target of 4."""
+    run = Run(dataset_size=120_000, batch_size=512, epochs=5, noise_multiplier=1.0)
+    found = calibrate(run, epsilon=epsilon, delta=delta)
+    assert measure(found).epsilon(delta).upper <= epsilon

@@ -139,3 +139,20 @@ def test_what_is_said_nearest_wins_key_by_key() -> None:
     """Options before the run file before pyproject.toml; a key that is left out comes from farther away."""
     found = configured({"epsilon": 1.0, "delta": None}, {"delta": 1e-6}, {"epsilon": 9.0, "delta": 1e-2})
     assert (found.epsilon, found.delta) == (1.0, 1e-6)
+
+
+def test_add_remove_is_not_proven_where_only_one_side_has_a_finite_epsilon() -> None:
+    """10,000 = 100 x 100: a record fewer takes a batch away, and whoever counts batches sees it."""
+    run = Run(
+        dataset_size=10_000,
+        batch_size=100,
+        epochs=1,
+        noise_multiplier=2.0,
+        sampler="shuffle",
+        last_batch="drop",
+        adjacency="add-remove",
+    )
+    found = check(run, Budget(epsilon=3.0, delta=1e-5))
+    assert found.outcome.exit_status == 3
+    assert "for one of adding and removing a record only" in found.sentence
+    assert check(run.replace(dataset_size=10_050), Budget(epsilon=3.0, delta=1e-5)).outcome.exit_status == 0

@@ -51,3 +51,11 @@ def test_a_last_batch_that_one_record_more_makes_is_assumed_to_be_dropped() -> N
     assert SHORTER in check(run, Budget(epsilon=5.0, delta=1e-5)).sentence
     assert SHORTER not in words(run.replace(last_batch="drop"))
     assert SHORTER not in check(run.replace(last_batch="drop"), Budget(epsilon=5.0, delta=1e-5)).sentence
+
+
+def test_a_report_about_substitution_says_that_the_claim_is_refuted_elsewhere() -> None:
+    """The claim is for add-remove, and an attack on an added record exceeds it."""
+    run = Run(**DIVIDED | {"dataset_size": 45}, last_batch="drop", adjacency="substitute")
+    added = measure(run.replace(adjacency="add-remove"), tolerance=0.05)
+    assert added.epsilon(1e-5).lower > added.claim.epsilon(1e-5)
+    assert "so there the claim is refuted" in words(run)

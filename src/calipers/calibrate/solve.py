@@ -348,8 +348,8 @@ def solve(
     search.shrink(coarse, max(_COARSE, 2.0 * tolerance), blind=0.1, near=_NEAR)
     crossing, slope = search.settled()
     search.forget()
-    # Only the upper bound matters here, and it is computed much finer than the bracket is wide.
-    fine = min(coarse, 5.0 * tolerance)
+    # By default as `measure` does, which then proves the target; the upper bound is finer than the bracket is wide.
+    fine = min(coarse, 10.0 * tolerance)
     search.polish(crossing, slope, fine, tolerance)
     search.bracket(fine, max(4.0 * tolerance, 2e-3))
     search.shrink(fine, tolerance)

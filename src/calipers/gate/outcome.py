@@ -24,6 +24,7 @@ from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.phases import as_phases
 from calipers.run import Run
+from calipers.samplers import scheme_of
 from calipers.scope import FIXED_SHORT, NOT_DP, adjacency_notice, last_batch_matters, scope_text
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
@@ -99,7 +100,10 @@ def check(
     if not attained:
         bracket = Bracket(0.0, bracket.upper, bracket.lower_evidence, bracket.upper_evidence)
     outcome = _outcome(bracket, budget)
-    sentence = f"{_sentence(bracket, budget, outcome)} {_scope(runs)}{_large_delta(runs, budget)}".rstrip()
+    sided = any(run.adjacency == "add-remove" and scheme_of(run).neighbors(run, "") is not None for run in runs)
+    if sided and outcome is Outcome.WITHIN:
+        outcome = Outcome.UNPROVEN
+    sentence = f"{_sentence(bracket, budget, outcome, sided)} {_scope(runs)}{_large_delta(runs, budget)}".rstrip()
     return Checked(name, runs, budget, outcome, sentence, bracket)
 
 
@@ -153,7 +157,7 @@ def _outcome(bracket: Bracket, budget: Budget) -> Outcome:
     return Outcome.EXCEEDED if bracket.lower > budget.epsilon else Outcome.UNPROVEN
 
 
-def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome) -> str:
+def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome, sided: bool) -> str:
     wanted = f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
     proven = f"at most {ceil_digits(bracket.upper)} is proven"
     if math.isinf(bracket.upper):
@@ -164,4 +168,6 @@ def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome) -> str:
     if outcome is Outcome.EXCEEDED:
         return f"The budget of {wanted} is exceeded: {shown}, {proven}."
     attacked = f", and {shown}" if bracket.lower > 0 else ""
+    if sided:
+        attacked = ", for one of adding and removing a record only"
     return f"Not proven to be within the budget of {wanted}: {proven}{attacked}."

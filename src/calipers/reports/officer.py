@@ -148,8 +148,9 @@ def _shown(measurement: Measurement) -> str:
     if measurement.others_zero:
         return (
             "The lower number is reached where the secret is which one of very many equally likely records took part, "
-            "and naming a short list with that record in it counts as right; for other secrets attackers may do worse. "
-            "What follows from the population alone, without this person, is in the baseline and no leakage."
+            "and naming a list with the baseline's share of all records, that record in it, counts as right; for other "
+            "secrets attackers may do worse. What follows from the population alone, without this person, is in the "
+            "baseline and not counted as leakage."
         )
     return (
         "The lower number is reached where the secret has two values, which the attack in the evidence below "
@@ -195,8 +196,8 @@ def uncovered_section(answers: Answers) -> Section:
         "libraries draw floating-point numbers from a seed.",
         f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
         "Other releases: models, statistics or logs made from the same data add up with this one.",
-        "The description: the numbers are about the run as it is described here. Probes, audits and receipts "
-        "compare it with what was executed.",
+        "The description: the numbers are about the run as it is described here. Calipers can also test the code "
+        "(probes, audits) and record what was executed (receipts): ask for one.",
     )
     return Section("What the numbers do not cover", (Items(texts),))
 

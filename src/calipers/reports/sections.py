@@ -231,9 +231,10 @@ def attacker_section(answers: Answers) -> Section:
         (
             Prose(
                 f"The attacker wants to know {question_text(adjacency, name)}, and accepts a rate of false alarms. The "
-                "table bounds how often the best such attack says yes where yes is right. The first number is reached "
-                "by an explicit attack, on the data it chooses as the evidence below says; the second holds against "
-                f"{_adversary(answers)}, on all data.{_ANOTHER.get(adjacency, '')}"
+                "table bounds how often the best such attack says yes where yes is right (or no where no is right, if "
+                "that is more). The first number is reached by an explicit attack, on the data it chooses as the "
+                f"evidence below says; the second holds against {_adversary(answers)}, on all data."
+                f"{_ANOTHER.get(adjacency, '')}"
             ),
             Table(
                 _FOUND.get(adjacency, "Share found of what is so").format(name=name),
@@ -276,6 +277,7 @@ def claim_section(answers: Answers) -> Section:
     elif not comparable(answers.runs):
         intro += (
             f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."
+            f"{_refuted_elsewhere(answers)}"
         )
     elif answers.runs[0].adjacency == "zero-out":
         intro += " Of Poisson sampling it is the epsilon for zeroed-out records too."
@@ -285,6 +287,17 @@ def claim_section(answers: Answers) -> Section:
         for at, ratio in times
     )
     return usual_section(intro, claim_rows(answers), *map(Notice, notices))
+
+
+def _refuted_elsewhere(answers: Answers) -> str:
+    """That an attack on added or removed records exceeds the claim, where this report is about others."""
+    claims = {row.at: row.claim for row in answers.epsilon}
+    for one in answers.relations:
+        claim = claims.get(one.delta, math.inf)
+        if one.adjacency == "add-remove" and not one.last_batch and one.epsilon and one.epsilon.lower > claim:
+            shown = f"at least {floor_digits(one.epsilon.lower)} at delta = {setting(one.delta)}"
+            return f" For {one.words} an attack shows an epsilon of {shown}, so there the claim is refuted."
+    return ""
 
 
 def usual_section(

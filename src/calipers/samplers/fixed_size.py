@@ -101,10 +101,10 @@ PROVEN = (
 def displacement_description(run: RunFields) -> str:
     """Everybody's gradients."""
     instead = {"add-remove": "", "zero-out": ", zero once zeroed out", "substitute": ", -u once replaced"}
+    other = "" if run.adjacency == "add-remove" else " (or every gradient is -u, where that shows more)"
     return (
-        f"{all_of(run)}{instead[run.adjacency]}, all others are -u (or every gradient is -u, where that shows "
-        "more), so a batch sums to -B along u except where the record has displaced another one; the score of a step "
-        "is its log likelihood ratio."
+        f"{all_of(run)}{instead[run.adjacency]}, all others are -u{other}, so a batch sums to -B along u except where "
+        "the record has displaced another one; the score of a step is its log likelihood ratio."
     )
 
 

@@ -359,7 +359,7 @@ def _hidden(run: RunFields) -> str:
         )
     if run.left_over:
         left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
-        return f"Every epoch drops a remainder of {left}, which is enough to prove that shuffling hides. {_BETWEEN}"
+        return f"Every epoch drops a remainder of {left}, so which batch a record is in stays hidden. {_BETWEEN}"
     size, batch = run.sizes
     smaller = with_some_remainder(size, batch)
     advice = (
