@@ -423,3 +423,18 @@ def test_a_divisor_that_moves_with_the_number_of_records_is_refused(size, normal
             scheme_of(run).analyze(run)
     else:
         scheme_of(run).analyze(run)
+
+
+def test_mu_is_as_narrow_as_epsilon_where_an_epoch_hides_nearly_all() -> None:
+    """100 batches, ten epochs: rare large losses are no reason for an upper mu of 8."""
+    run = Run(
+        dataset_size=1_001,
+        batch_size=10,
+        epochs=10,
+        noise_multiplier=2.0,
+        sampler="shuffle",
+        last_batch="drop",
+        adjacency="add-remove",
+    )
+    found = measure(run).gdp().mu
+    assert found.lower <= found.upper <= 1.001 * found.lower

@@ -94,16 +94,17 @@ def _conditioned(
     log_smallest: float,
     tolerance: float,
     sides: Collection[Side],
-) -> tuple[list[UpperTail], list[LowerTail]] | None:
+) -> tuple[list[UpperTail], list[LowerTail], bool] | None:
     """Where the tilted total has more than one hump, what its large steps say of it, distinguished, from eps = 0
-    outward: nodes (eps, log delta), and tests, each where it was asked for."""
+    outward: nodes (eps, log delta), and tests, each where it was asked for; and whether they reach the smallest delta.
+    """
     humps = any(plan.saddle.tilt > 1.0 and plan.saddle.deviation > plan.saddle.mean for plan in plans)
     if not humps or direction.span is not None or log_smallest < _DEEPEST_APART:
         return None
     apart = large_steps(direction, log_smallest, log_tail, tolerance)
     if apart is None:
         return None
-    proven, shown = [], []
+    proven, shown, last = [], [], 1.0
     for some in apart.places():
         center = float(some[len(some) // 2])
         if Side.LOWER in sides:
@@ -114,7 +115,7 @@ def _conditioned(
             last = proven[-1].delta(float(some[-1]))
         if last < math.exp(log_smallest):
             break
-    return ([UpperTail.least(proven)] if proven else []), shown
+    return ([UpperTail.least(proven)] if proven else []), shown, last < math.exp(log_smallest)
 
 
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
@@ -142,9 +143,10 @@ def directed_sweep(
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
         if rare is not None:
-            # Around the other humps a transform has nothing to add, nor around 0 where its lattice would be very long.
+            # Around the other humps a transform has nothing to add to large steps that reach the end, nor around 0
+            # where its lattice would be very long.
             first = 1 if direction.sparse(plans[0].saddle, log_tail) else 0
-            single = [plan for plan in plans[1:] if plan.saddle.deviation <= plan.saddle.mean]
+            single = [plan for plan in plans[1:] if not rare[2] or plan.saddle.deviation <= plan.saddle.mean]
             plans = [*plans[first:1], *single]
         if Side.UPPER in sides:
             proven = _proven(direction, log_tail, plans)
