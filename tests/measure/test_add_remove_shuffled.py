@@ -427,7 +427,7 @@ def test_a_divisor_that_moves_with_the_number_of_records_is_refused(size, normal
 
 def test_mu_is_as_narrow_as_epsilon_where_an_epoch_hides_nearly_all() -> None:
     """100 batches, ten epochs: rare large losses are no reason for an upper mu of 8."""
-    run = Run(
+    run = cp.Run(
         dataset_size=1_001,
         batch_size=10,
         epochs=10,
@@ -436,5 +436,5 @@ def test_mu_is_as_narrow_as_epsilon_where_an_epoch_hides_nearly_all() -> None:
         last_batch="drop",
         adjacency="add-remove",
     )
-    found = measure(run).gdp().mu
+    found = cp.measure(run).gdp().mu
     assert found.lower <= found.upper <= 1.001 * found.lower
