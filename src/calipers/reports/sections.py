@@ -291,6 +291,8 @@ def claim_section(answers: Answers) -> Section:
 
 def _refuted_elsewhere(answers: Answers) -> str:
     """That an attack on added or removed records exceeds the claim, where this report is about others."""
+    if answers.runs[0].records_per_unit > 1:
+        return ""  # the claim is about one record
     claims = {row.at: row.claim for row in answers.epsilon}
     for one in answers.relations:
         claim = claims.get(one.delta, math.inf)
