@@ -19,7 +19,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -85,19 +85,24 @@ def _file_of(module: ModuleType | None) -> str | None:
 
 def _imported(content: bytes, package: str) -> Iterator[tuple[str, str]]:
     """The modules of the user's that the statements of a file would import, wherever they stand in it."""
+    for name in _named(content, package):
+        yield from _found(name)
+
+
+@lru_cache(maxsize=512)
+def _named(content: bytes, package: str) -> tuple[str, ...]:
+    """The names in these statements; audits that train hundreds of models ask again for every one."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
-        return
+        return ()
+    names: list[str] = []
     for node in ast.walk(tree):
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, package)
-            names = [base, *(f"{base}.{one.name}" for one in node.names)] if base else []
-        for name in names:
-            yield from _found(name)
+            names += [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and (base := _absolute(node, package)):
+            names += [base, *(f"{base}.{one.name}" for one in node.names)]
+    return tuple(dict.fromkeys(names))
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
