@@ -214,7 +214,7 @@ def test_the_noise_for_an_epsilon_is_solved_for(page: Page, page_explorer: Explo
 def test_solving_for_the_noise_counts_seconds_and_can_be_cancelled(page: Page, page_explorer: Explorer) -> None:
     """The button says for how long, ends the search when it is clicked again, and leaves the run as it was."""
     shuffled = {"dataset_size": 60_005, "batch_size": 250, "epochs": 30, "noise_multiplier": 1, "sampler": "shuffle"}
-    page.open(address(page_explorer, {**shuffled, "last_batch": "drop"}))
+    page.open(address(page_explorer, {**shuffled, "last_batch": "drop", "adjacency": "zero-out"}))
     before, button = page.exact(), page.one("#solve-noise")
     page.one("input[name=target]").send_keys("0.1")
     button.click()
