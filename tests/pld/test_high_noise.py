@@ -39,7 +39,7 @@ def faint_delta(epsilon: float, steps: int, theta: float, top: float, nodes: int
 
 
 def test_a_million_faint_steps_lie_in_a_narrow_bracket() -> None:
-    """q = 1e-6, sigma = 10, T = 1e6: delta at either jaw of epsilon, by a line integral; 3e-3 apart at most."""
+    """q = 1e-6, sigma = 10, T = 1e6: delta at either bound of epsilon, by a line integral; 3e-3 apart at most."""
     bounds = Product([(poisson_gaussian(1e-6, 10.0), 10**6)]).epsilon(1e-5)
     assert 0.0 < bounds.upper - bounds.lower <= 3e-3 * bounds.upper
     line = {"steps": 10**6, "theta": 14_000.0, "top": 9e4, "nodes": 60, "spacing": 0.5}

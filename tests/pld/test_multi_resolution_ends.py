@@ -20,10 +20,10 @@ PLAN = ResolutionPlan(1.0, 1e-3, 0.0, 0, -80.0)
 
 
 @lru_cache
-def enumerated(terms: int, strike: float) -> float:
-    """E[(X_1 + ... + X_n - strike)+] over all outcomes."""
+def enumerated(terms: int, threshold: float) -> float:
+    """E[(X_1 + ... + X_n - threshold)+] over all outcomes."""
     outcomes = itertools.product(range(len(VALUES)), repeat=terms)
-    return math.fsum(max(VALUES[list(o)].sum() - strike, 0.0) * float(np.prod(MASSES[list(o)])) for o in outcomes)
+    return math.fsum(max(VALUES[list(o)].sum() - threshold, 0.0) * float(np.prod(MASSES[list(o)])) for o in outcomes)
 
 
 def ended(terms: int, ends: tuple[float, float]) -> MultiResolutionSum:
@@ -32,25 +32,25 @@ def ended(terms: int, ends: tuple[float, float]) -> MultiResolutionSum:
     return multiplied(placed(VALUES, MASSES[None], plans[0], 1e-15, float(terms)), terms, plans)
 
 
-def call(total: MultiResolutionSum, strike: float) -> float:
+def call(total: MultiResolutionSum, threshold: float) -> float:
     """What is proven of the call."""
     values, (masses,) = total.flat()
-    return float(np.maximum(values - strike, 0.0) @ masses) + total.above
+    return float(np.maximum(values - threshold, 0.0) @ masses) + total.above
 
 
 @pytest.mark.parametrize("terms", [2, 5, 6])
 @pytest.mark.parametrize("ends", [(-20.0, 60.0), (-6.0, 60.0), (-20.0, 10.0), (-4.0, 12.5), (-3.5, 9.0)])
-@pytest.mark.parametrize("strike", [-2.0, 3.0, 8.0])
-def test_what_ends_take_is_charged(terms, ends, strike):
+@pytest.mark.parametrize("threshold", [-2.0, 3.0, 8.0])
+def test_what_ends_take_is_charged(terms, ends, threshold):
     """Never below the truth, which it is where nothing lies beyond, and near it where what lies beyond is enough."""
-    total, truth = ended(terms, ends), enumerated(terms, strike)
+    total, truth = ended(terms, ends), enumerated(terms, threshold)
     values = total.flat()[0]
     assert values.min() >= ends[0]
     assert values.max() <= ends[1]
-    assert call(total, strike) >= truth * (1.0 - 1e-12)
+    assert call(total, threshold) >= truth * (1.0 - 1e-12)
     if ends == (-20.0, 60.0):
-        assert call(total, strike) == pytest.approx(truth, rel=1e-5)
-    assert call(total, strike) <= truth + terms * (9.0 * 0.1 + 3.0 * 0.2)
+        assert call(total, threshold) == pytest.approx(truth, rel=1e-5)
+    assert call(total, threshold) <= truth + terms * (9.0 * 0.1 + 3.0 * 0.2)
 
 
 def test_an_upper_end_that_is_always_enough_costs_nothing():

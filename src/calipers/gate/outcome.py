@@ -169,5 +169,5 @@ def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome, sided: bool) -
         return f"The budget of {wanted} is exceeded: {shown}, {proven}."
     attacked = f", and {shown}" if bracket.lower > 0 else ""
     if sided:
-        attacked = ", for one of adding and removing a record only"
+        attacked += ", for one of adding and removing a record only"
     return f"Not proven to be within the budget of {wanted}: {proven}{attacked}."

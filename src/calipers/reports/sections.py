@@ -234,7 +234,7 @@ def attacker_section(answers: Answers) -> Section:
                 "table bounds how often the best such attack says yes where yes is right (or no where no is right, if "
                 "that is more). The first number is reached by an explicit attack, on the data it chooses as the "
                 f"evidence below says; the second holds against {_adversary(answers)}, on all data."
-                f"{_ANOTHER.get(adjacency, '')}"
+                f"{_ANOTHER.get(adjacency, '').format(name=name)}"
             ),
             Table(
                 _FOUND.get(adjacency, "Share found of what is so").format(name=name),
@@ -246,9 +246,9 @@ def attacker_section(answers: Answers) -> Section:
 
 
 _ANOTHER = {
-    "zero-out": " Whether a record was in the data at all is another question (add-remove), and may be easier to "
+    "zero-out": " Whether a {name} was in the data at all is another question (add-remove), and may be easier to "
     "answer.",
-    "substitute": " Whether a record was in the data at all is another question (add-remove).",
+    "substitute": " Whether a {name} was in the data at all is another question (add-remove).",
 }
 _FOUND = {
     "add-remove": "Share of the {name}s found, of those in the data",
