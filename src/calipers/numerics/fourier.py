@@ -27,6 +27,9 @@ Three facts carry the bound (u = 2^-53 is the unit round-off):
 3. A complex product has relative error below `sqrt(5) u`, so binary powering and the product
    of the factors lose at most `4 u sum_j T_j` relative to the result.
 
+Where T is large and few coefficients of the product are left, those are summed directly, and only the others carry the
+error of 2 (`calipers.numerics.low_frequencies`).
+
 Parseval (`||Fx||_2 = sqrt(n) ||x||_2`) brings all three back to the data.
 """
 
@@ -41,12 +44,14 @@ import numpy as np
 import scipy.fft
 
 from calipers.errors import CertificationError
+from calipers.numerics.low_frequencies import low_frequencies, low_frequencies_of_powers
 from calipers.numerics.types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
 _FFT_CONSTANT = 12.0
-_MANY = 8
-"""From so high powers on, errors of a transform are damped by the product."""
+_MANY, _MANY_IN_A_BLOCK = 8, 200
+"""From so high powers on, errors of a transform are damped by the product, and few coefficients are summed directly:
+fewer terms of a block lose less than its transforms do."""
 
 
 # Let glibc keep the memory of arrays that are freed, up to 64 MiB; elsewhere this does nothing. It returns arrays
@@ -120,7 +125,8 @@ def _power(base: np.ndarray, exponent: int) -> np.ndarray:
 def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
     """The cyclic convolution V of all factors with multiplicity, and e with ||V - W||_2 <= e.
 
-    Every factor must have non-negative true weights of sum at most 1 + 1e-9; counts are >= 1.
+    Every factor must have non-negative true weights of sum at most 1 + 1e-9; counts are >= 1. `directly`: whether to
+    sum the coefficients that matter one by one, where that makes e smaller.
     """
     n = len(factors[0].terms[0])
     spectra = [factor.spectrum() for factor in factors]
@@ -135,13 +141,19 @@ def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
     spectrum = _power(spectra[0][0], factors[0].count)
     for factor, (coefficients, _) in zip(factors[1:], spectra[1:], strict=True):
         spectrum = spectrum * _power(coefficients, factor.count)
+    plain = all(factor.jump is None for factor in factors)
+    slow = low_frequencies([(f.terms[0], f.count) for f in factors], spectrum, n) if plain else None
+    others, summed = spectrum, 0.0
+    if slow is not None:
+        others, spectrum, summed = spectrum.copy(), spectrum.copy(), slow.error
+        others[slow.index], spectrum[slow.index] = 0.0, slow.values
     result = scipy.fft.irfft(spectrum, n)
     rounding = (4.0 * UNIT_ROUNDOFF * total + 2.0 * fft_relative_error(n)) * two_norm(result)
     propagated = math.fsum(
-        f.count * (min(error, f.error + _damped_error(coefficients, spectrum, n)) if f.count >= _MANY else error)
+        f.count * (min(error, f.error + _damped_error(coefficients, others, n)) if f.count >= _MANY else error)
         for f, (coefficients, error) in zip(factors, spectra, strict=True)
     )
-    return result, 1.02 * (propagated + rounding)
+    return result, 1.02 * (propagated + summed + rounding)
 
 
 def product_with_large_jumps(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
@@ -223,13 +235,19 @@ def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[
     lowest = top - number + 1
     spectrum = _power(base, lowest) if lowest > 0 else np.ones_like(base)
     results: list[tuple[FloatArray, float]] = []
-    for power in range(lowest, top + 1):
-        values = scipy.fft.irfft(spectrum, n)
+    powers = range(lowest, top + 1)
+    direct = low_frequencies_of_powers(weights, powers, spectrum, n) if lowest >= _MANY_IN_A_BLOCK else None
+    for i, power in enumerate(powers):
+        others, sharper, summed = spectrum, spectrum, 0.0
+        if direct is not None:
+            others, sharper, summed = spectrum.copy(), spectrum.copy(), direct[i].error
+            others[direct[i].index], sharper[direct[i].index] = 0.0, direct[i].values
+        values = scipy.fft.irfft(sharper, n)
         norm = two_norm(values)
         rounding = (4.0 * UNIT_ROUNDOFF * max(power, 1) + 2.0 * per_transform) * norm
-        rest = float(np.sum(_squares(spectrum) / squares))
+        rest = float(np.sum(_squares(others) / squares))
         damped = per_transform * math.sqrt(2.0 * rest / n) if power >= _MANY else math.inf
-        results.append((values, 1.02 * (power * min(data_error, damped) + rounding)))
+        results.append((values, 1.02 * (power * min(data_error, damped) + summed + rounding)))
         if power < top:
             spectrum = spectrum * base
     _refuse_growth(top * math.sqrt(n) * data_error, top, n)

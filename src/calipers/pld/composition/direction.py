@@ -163,7 +163,8 @@ class _OneOrder(ABC):
         steps = self.steps()
         longest = max(self.counts)
         length = 13.0 * math.sqrt(steps) / eta
-        # Of high-noise steps every rounding counts, and one stage of them has fewer.
+        # Of high-noise steps every rounding counts, and one stage of them has fewer
+        # (`calipers.numerics.low_frequencies`).
         one_hump = saddle.deviation < saddle.mean
         short = 60_000.0 if longest >= 30_000 and saddle.deviation > _HIGH_NOISE_TOTAL else _LONGEST_SINGLE_STAGE
         if self.alike or longest < TWO_STAGE_COUNT or length < short:
