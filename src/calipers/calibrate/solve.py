@@ -105,10 +105,10 @@ class _SearchTarget:
     """A leakage to read off a measurement, and the value it may not exceed."""
 
     value: float
-    read: Callable[[Measurement], Bracket]
+    upper: Callable[[Measurement], float]
+    """What the search reads: the upper bound alone, where computing the lower one as well takes longer."""
+    achieved: Callable[[Measurement], Bracket]
     described: dict[str, float]
-    reported: Callable[[Measurement], Bracket] | None = None
-    """What is achieved, where it is not what the search read."""
     most: float = math.inf
     """What the leakage cannot exceed: as it comes near, it falls with noise as what is left to it grows."""
 
@@ -154,21 +154,34 @@ def _target(delta0: float, **wanted: float | None) -> _SearchTarget:
     for name, value in given.items():
         TARGETS[name].check(name, value)
     if "mu" in given:
-        return _SearchTarget(given["mu"], lambda m: m.gdp(delta0).mu, {**given, "delta0": delta0})
+        described = {**given, "delta0": delta0}
+        upper = lambda m: m.evaluation.upper.alone.mu(delta0, m.tolerance)  # noqa: E731
+        return _SearchTarget(given["mu"], upper, lambda m: m.gdp(delta0).mu, described)
     if "advantage" in given:
-        return _SearchTarget(given["advantage"], lambda m: m.advantage(), given, most=1.0)
+        return _SearchTarget(given["advantage"], lambda m: _delta(m, 0.0), Measurement.advantage, given, 1.0)
     if "epsilon" in given:
         epsilon, delta = given["epsilon"], given["delta"]
         if epsilon < _TINY_EPSILON:
             # Near its end epsilon(delta) falls to 0 as off a cliff; delta(epsilon) is smooth, and as good a proof.
-            return _SearchTarget(delta, lambda m: m.delta(epsilon), given, lambda m: _met(m, epsilon, delta))
-        return _SearchTarget(epsilon, lambda m: m.epsilon(delta), given)
+            return _SearchTarget(delta, lambda m: _delta(m, epsilon), lambda m: _met(m, epsilon, delta), given)
+        return _SearchTarget(epsilon, lambda m: _epsilon(m, delta), lambda m: m.epsilon(delta), given)
     tpr, fpr = given["tpr"], given["fpr"]
     if tpr <= fpr:
         raise InputError(f"Expected tpr > fpr, got tpr={tpr} and fpr={fpr}: guessing alone reaches TPR = FPR.")
-    # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR, and on its proof alone: the
-    # attack's whole curve may take far longer.
-    return _SearchTarget(tpr - fpr, lambda m: _beyond(m, fpr), given, lambda m: m.tpr(fpr), 1.0 - fpr)
+    # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR.
+    return _SearchTarget(tpr - fpr, lambda m: _beyond(m, fpr), lambda m: m.tpr(fpr), given, 1.0 - fpr)
+
+
+def _epsilon(measurement: Measurement, delta: float) -> float:
+    """The upper bound that `measure` finds; where proof and attack are of one pair, they are computed together."""
+    both = measurement.evaluation
+    return measurement.epsilon(delta).upper if both.closes else both.upper.epsilon(delta, measurement.tolerance).value
+
+
+def _delta(measurement: Measurement, epsilon: float) -> float:
+    """The same of delta."""
+    both = measurement.evaluation
+    return measurement.delta(epsilon).upper if both.closes else both.upper.delta(epsilon, measurement.tolerance).value
 
 
 def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:
@@ -180,10 +193,9 @@ def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:
     return Bracket(found.lower, epsilon, found.lower_evidence, proof.upper_evidence)
 
 
-def _beyond(measurement: Measurement, fpr: float) -> Bracket:
+def _beyond(measurement: Measurement, fpr: float) -> float:
     """At most so much of the true positive rate exceeds the false positive rate."""
-    upper = max(0.0, (measurement.tpr_bound(Side.UPPER, fpr) - fpr) * (1.0 + 1e-15))
-    return Bracket(0.0, upper, *measurement.explain())
+    return max(0.0, (measurement.tpr_bound(Side.UPPER, fpr) - fpr) * (1.0 + 1e-15))
 
 
 @dataclass(frozen=True)
@@ -225,7 +237,7 @@ class _Search:
         self.fails = -math.inf, math.nan  # (log noise, excess > 0)
         self.meets = math.inf, math.nan
         self.before: tuple[float, float] | None = None  # the last but one of its side
-        self.achieved: Bracket | None = None
+        self.met: Measurement | None = None  # that of the smallest noise which meets the target
         self.seen: list[tuple[float, float]] = []  # (log noise, excess)
 
     def measure(self, log_noise: float, tolerance: float) -> float:
@@ -234,16 +246,17 @@ class _Search:
             raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
         self.count += 1
         noise = min(max(math.exp(log_noise), self.range.low), self.range.high)
-        found = self.target.read(measure(self.noisy.at(noise), tolerance=tolerance))
+        measured = measure(self.noisy.at(noise), tolerance=tolerance)
+        upper = self.target.upper(measured)
         if self.progress is not None:
-            self.progress(noise, found.upper)
-        excess = self.target.excess(found.upper)
+            self.progress(noise, upper)
+        excess = self.target.excess(upper)
         self.seen.append((log_noise, excess))
         if excess > 0.0:
             if log_noise > self.fails[0]:
                 self.before, self.fails = self.fails, (log_noise, excess)
         elif log_noise < self.meets[0]:
-            self.before, self.meets, self.achieved = self.meets, (log_noise, excess), found
+            self.before, self.meets, self.met = self.meets, (log_noise, excess), measured
         return excess
 
     def settled(self) -> tuple[float, float]:
@@ -353,12 +366,9 @@ def solve(
     search.polish(crossing, slope, fine, tolerance)
     search.bracket(fine, max(4.0 * tolerance, 2e-3))
     search.shrink(fine, tolerance)
-    assert search.achieved is not None
-    noise = math.exp(search.meets[0])
-    achieved = search.achieved
-    if target.reported is not None:
-        achieved = target.reported(measure(noisy.at(noise), tolerance=fine))
-    return Calibration(noisy.at(noise), target.described, achieved, search.count)
+    assert search.met is not None
+    found = noisy.at(math.exp(search.meets[0]))
+    return Calibration(found, target.described, target.achieved(search.met), search.count)
 
 
 @overload

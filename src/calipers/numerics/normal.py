@@ -108,8 +108,8 @@ def _log_parts(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, FloatAr
     with np.errstate(over="ignore"):
         quotient = np.minimum(epsilon / mu, _LARGEST_TAIL_ARGUMENT)
     product, product_low = _two_product(quotient, mu)
-    beyond = quotient >= _LARGEST_TAIL_ARGUMENT
-    remainder = np.where(beyond, 0.0, ((epsilon - product) - product_low) / mu)
+    within = quotient < _LARGEST_TAIL_ARGUMENT
+    remainder = np.where(within, (np.where(within, epsilon, product) - product) - product_low, 0.0) / mu
     half = 0.5 * mu
     a = quotient - half
     # Knuth's two-sum recovers what the subtraction rounds away.
@@ -134,7 +134,7 @@ def _log_parts(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, FloatAr
         factor[near] = (0.5 * width) * (_mills_slope(nodes) @ _WEIGHTS) / _SQRT_TWO_PI
     factor[left_direct] = (first - density * at_b)[left_direct]
     high = np.where(left_direct, 0.0, high)
-    low = np.where(left_direct | beyond | (high < _NO_DOUBLE), 0.0, low)  # what high rounds away may be large there
+    low = np.where(left_direct | ~within | (high < _NO_DOUBLE), 0.0, low)  # what high rounds away may be large there
     return high, low, factor
 
 

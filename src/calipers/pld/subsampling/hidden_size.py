@@ -50,8 +50,9 @@ from calipers.pld.core.source import DominatingPair
 from calipers.pld.subsampling.hidden_place import hidden_place_proof
 from calipers.pld.subsampling.truncation import DEEPEST, Truncation
 
-_CELLS, _STEP, _FAR, _WIDE = 48, 0.1, 8.0, 0.3
-"""Of angles, and the distance of nodes in log ratios of a step that the record joins: up to some ratio, and beyond."""
+_CELLS, _STEP, _FAR, _WIDE, _MOST = 48, 0.1, 8.0, 0.3, 400
+"""Of angles, and the distance of nodes in log ratios of a step that the record joins: up to some ratio, and beyond,
+where there are so many at most."""
 _SHARES = np.array([0.0, 0.3, 0.5, 0.7, 0.85, 0.95])
 """Values of lambda that are tried."""
 _ROUNDS, _ROOT = 12, 1e-9
@@ -145,7 +146,8 @@ def _pmf(proof: HiddenSize, log_tail: float) -> PrivacyLossPmf:
     rate, far = proof.truncation.rate, 2.0 * proof.shift
     known = hidden_place_proof(proof.truncation, proof.shift).upper(0.02, log_tail)
     last = min(_LAST, far * (math.sqrt(-2.0 * log_tail) + 0.5 * far))
-    ratios = np.append(np.arange(0.0, min(_FAR, last), _STEP), np.arange(min(_FAR, last), last + _WIDE, _WIDE))
+    wide = max(_WIDE, (last - _FAR) / _MOST)
+    ratios = np.append(np.arange(0.0, min(_FAR, last), _STEP), np.arange(min(_FAR, last), last + wide, wide))
     epsilons = np.log1p(rate * np.expm1(ratios))
     found = np.minimum(proof.forward(epsilons), [known.delta(e) for e in epsilons.tolist()])
     # The divergence falls as epsilon grows, so a value holds at a node that is rounded up.
