@@ -299,7 +299,7 @@ def test_the_checker_is_small_and_imports_nothing_of_calipers() -> None:
                 root = name.partition(".")[0]
                 assert root in {"flint", "calipers_verify"} or root in sys.stdlib_module_names, name
             assert not (isinstance(node, ast.Name) and node.id in {"eval", "exec", "compile", "__import__"})
-    assert code < 1300
+    assert code < 1310
     assert lines < 2080
 
 

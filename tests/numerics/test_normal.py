@@ -76,6 +76,10 @@ def test_the_profile_at_negative_eps():
             assert relative_error(gaussian_delta(mu, eps), oracle_delta(mu, eps)) < GAUSSIAN_RELATIVE_ERROR
 
 
+def test_the_largest_epsilon_has_a_delta_of_zero_and_no_warning():
+    assert list(gaussian_delta([0.5, 1e-5, 1e5], 1.7e308)) == [0.0, 0.0, 0.0]
+
+
 def test_mu_and_eps_broadcast_and_zero_mu_is_perfect_privacy():
     table = gaussian_delta(np.array([[0.0], [1.0]]), np.array([0.0, 1.0, -1.0]))
     assert table.shape == (2, 3)

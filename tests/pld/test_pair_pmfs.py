@@ -231,3 +231,12 @@ def test_rare_parts_have_fewer_cells_and_the_laws_still_hold(rare: float, tilt: 
     common = len(gaussian(0.5).upper_for(fine, -50.0, tilt).log_q)
     if rare <= 1e-3:
         assert len(upper.log_q) < 1.5 * common
+
+
+@pytest.mark.parametrize("pair", [poisson(0.01, 1.0), poisson(0.5, 0.1), gaussian(3.0)], ids=["small", "large", "all"])
+def test_cells_that_are_split_in_pieces_are_split_as_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = pair.upper(0.05)
+    monkeypatch.setattr("calipers.pld.core.pair._NODES_AT_ONCE", 7)
+    pieces = pair.upper(0.05)
+    for name in ("log_ratio", "log_p", "log_q"):
+        np.testing.assert_array_max_ulp(getattr(pieces, name), getattr(whole, name), 64)

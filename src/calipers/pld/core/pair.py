@@ -41,6 +41,9 @@ from calipers.pld.core.pmf import ATOM_ROUNDING, PrivacyLossPmf, in_order
 from calipers.pld.core.smooth_part import SmoothPart
 from calipers.pld.core.source import TwoSidedPair
 
+_NODES_AT_ONCE = 65_536
+"""Bounds the memory that cells take while they are split."""
+
 
 @dataclass(frozen=True)
 class Pair(TwoSidedPair):
@@ -174,17 +177,12 @@ def _split(part: SmoothPart, cells: Cells) -> PrivacyLossPmf:
     at_ends = np.maximum.accumulate(at_ends)
     keep = _distinct(at_ends)
     nodes = at_ends[keep]
-    # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
-    below = np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1
-    a, b = nodes[below][:, None], nodes[below + 1][:, None]
-    ratio = np.clip(part.log_ratio(cells.points), a, b)  # equal up to rounding, which shift_error covers
-    log_mass = part.log_q(cells.points) + cells.log_weights
-    peak = np.maximum.reduceat(log_mass.max(axis=1), keep[:-1])
-    up, down = _up_and_down(ratio, a, b, np.exp(log_mass - peak[below][:, None]))
     log_q = np.full(len(nodes), -np.inf)
-    with np.errstate(divide="ignore"):
-        log_q[1:] = peak + np.log(np.add.reduceat(up, keep[:-1]))
-        log_q[:-1] = np.logaddexp(log_q[:-1], peak + np.log(np.add.reduceat(down, keep[:-1])))
+    for first in range(0, len(nodes) - 1, _NODES_AT_ONCE):
+        last = min(first + _NODES_AT_ONCE, len(nodes) - 1)
+        up, down = _split_between(part, cells, nodes[first : last + 1], keep[first : last + 1])
+        log_q[first + 1 : last + 1] = up
+        log_q[first:last] = np.logaddexp(log_q[first:last], down)
     # Beyond the last end Q-mass stays at the end node and P-mass is added to infinity; mirrored below.
     p_below, q_below = part.log_below(float(cells.ends[0]))
     p_above, q_above = part.log_above(float(cells.ends[-1]))
@@ -193,6 +191,22 @@ def _split(part: SmoothPart, cells: Cells) -> PrivacyLossPmf:
     return PrivacyLossPmf.dominating(
         nodes, log_q, p_inf=math.exp(p_above), q_zero=math.exp(q_below), mass_error=CELL_ERROR
     )
+
+
+def _split_between(part: SmoothPart, cells: Cells, nodes: FloatArray, keep: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Log masses of Q that go to the upper and to the lower one of every two nodes: cells keep[i] .. keep[i+1]-1 lie
+    between nodes i and i+1.
+    """
+    rows, starts = slice(int(keep[0]), int(keep[-1])), keep[:-1] - keep[0]
+    below = np.searchsorted(keep, np.arange(rows.start, rows.stop), side="right") - 1
+    a, b = nodes[below][:, None], nodes[below + 1][:, None]
+    points = cells.points[rows]
+    ratio = np.clip(part.log_ratio(points), a, b)  # equal up to rounding, which shift_error covers
+    log_mass = part.log_q(points) + cells.log_weights[rows]
+    peak = np.maximum.reduceat(log_mass.max(axis=1), starts)
+    up, down = _up_and_down(ratio, a, b, np.exp(log_mass - peak[below][:, None]))
+    with np.errstate(divide="ignore"):
+        return peak + np.log(np.add.reduceat(up, starts)), peak + np.log(np.add.reduceat(down, starts))
 
 
 def _up_and_down(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
