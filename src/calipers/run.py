@@ -34,6 +34,7 @@ from calipers.run_keys import (
     named_keys,
     naming,
     overridden,
+    quotient,
     read_phases,
     whole,
 )
@@ -117,7 +118,8 @@ class Run(RunFields, NotebookDisplay):
                 self._keep(name, COUNT.check_int(name, getattr(self, name)))
         if self.sample_rate is not None:
             remedy = "It is the probability that a record enters a batch."
-            self._keep("sample_rate", RATE.check("sample_rate", self.sample_rate, remedy))
+            given = quotient(self.sample_rate) or self.sample_rate
+            self._keep("sample_rate", RATE.check("sample_rate", given, remedy))
         if self.epochs is not None:
             epochs = EPOCHS.check("epochs", self.epochs)
             self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)
