@@ -167,7 +167,10 @@ def known(key: object, allowed: tuple[str, ...]) -> None:
 
 
 def named_keys(described: type[T]) -> type[T]:
-    """A dataclass that refuses a keyword it does not have as a run file does, with the key that is meant."""
+    """A dataclass that refuses a keyword it does not have as a run file does, with the key that is meant.
+
+    Its objects have an attribute `named`, the keywords that were given.
+    """
     keyed: Any = described
     built, keys = keyed.__init__, tuple(field.name for field in dataclasses.fields(keyed))
 
@@ -175,6 +178,7 @@ def named_keys(described: type[T]) -> type[T]:
     def checked(self: T, *positional: Any, **given: Any) -> None:
         for key in given:
             known(key, keys)
+        object.__setattr__(self, "named", frozenset(given))
         built(self, *positional, **given)
 
     keyed.__init__ = checked

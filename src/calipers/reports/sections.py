@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from calipers.calibrate import Calibration
     from calipers.measure import Measurement
 
+ASSUMED_MARK = "(assumed)"
+"""After a setting that nobody named."""
 _FORMAT = {"dataset_size", "batch_size", "steps", "dimension"}
 _NAMES = {name: name.replace("_", " ") for name in KEYS}
 
@@ -77,7 +79,7 @@ def measurement_sections(
     )
 
 
-_LEFT_OUT = "Settings that the description left out stand here with their defaults; check them before you sign."
+_LEFT_OUT = f"Whoever described the run did not say what is marked {ASSUMED_MARK}: check it before you sign."
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
     "it is about what the data of somebody say who is known to be in the dataset; zero-out, if a policy or a library "
@@ -93,8 +95,9 @@ def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> S
     keys = [key for key in KEYS if key not in reported and any(key in run.to_dict() for run in runs)]
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
-    rows.append(("privacy unit", *(unit_text(run) for run in runs)))
-    blocks: list[Block] = [Prose(_LEFT_OUT), Table("Settings", columns, tuple(rows))]
+    rows.append(("privacy unit", *(f"{unit_text(run)}{'' if run.unit else f' {ASSUMED_MARK}'}" for run in runs)))
+    said = (Prose(_LEFT_OUT),) if any(ASSUMED_MARK in cell for row in rows for cell in row) else ()
+    blocks: list[Block] = [*said, Table("Settings", columns, tuple(rows))]
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
     blocks.append(Code(run_file(runs)))
@@ -111,10 +114,16 @@ def _setting_text(run: Run, key: str) -> str:
         "normalization": divisor_text(run),
         "adjacency": f"neighbors differ by {neighbors_text(run)}",
         "view": VIEWS[run.view],
+        "last_batch": "a last batch that is not full is " + {"drop": "left out", "keep": "used"}[run.last_batch],
+        "reshuffle": f"{_DRAWN.get(run.sampler, 'the order is')} drawn {_ANEW[run.reshuffle]}",
     }
-    if key in meanings:
-        return f"{value}: {meanings[key]}"
-    return setting(value) if isinstance(value, float) else str(value)
+    said = setting(value) if isinstance(value, float) else str(value)
+    words = f"{said}: {meanings[key]}" if key in meanings else said
+    return f"{words} {ASSUMED_MARK}" if key in run.assumed else words
+
+
+_DRAWN = {"balls-and-bins": "the batch of each record is"}
+_ANEW = {"every-epoch": "anew for every epoch", "once": "once for all epochs"}
 
 
 def run_file(runs: Sequence[Run]) -> str:
