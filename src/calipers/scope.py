@@ -85,6 +85,19 @@ def question_text(adjacency: str, name: str) -> str:
     )
 
 
+_ANSWERS = {
+    "add-remove": ("present", "absent"),
+    "zero-out": ("present", "zeroed out"),
+    "substitute": ("the first record", "the second record"),
+}
+
+
+def direction_text(adjacency: str, finds_present: bool) -> str:
+    """Which answer of an attack a true and a false positive rate are about."""
+    answer, other = _ANSWERS[adjacency][:: 1 if finds_present else -1]
+    return f"Here it looks for '{answer}'; how often it says so where '{other}' is right, the FPR, fixes the threshold."
+
+
 def divisor_text(run: Run) -> str:
     """What the noisy sum is divided by."""
     return _of_batches(DIVISORS[run.normalization], run)
