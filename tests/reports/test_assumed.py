@@ -61,7 +61,7 @@ def test_a_report_about_substitution_says_that_the_claim_is_refuted_elsewhere() 
     run = Run(**DIVIDED | {"dataset_size": 45}, last_batch="drop", adjacency="substitute")
     added = measure(run.replace(adjacency="add-remove"), tolerance=0.05)
     assert added.epsilon(1e-5).lower > added.claim.epsilon(1e-5)
-    assert "so there the claim is refuted" in words(run)
+    assert "so there standard accounting is refuted" in words(run)
 
 
 def test_settings_that_nobody_named_are_marked() -> None:

@@ -1,8 +1,8 @@
 """The sections of a measurement's report, in the order in which a reader asks.
 
 What the words mean; how private the run is; what an attacker gets, also of a secret; what is not covered; what to
-change; what was run; what that looks like; what the standard accounting would have said; what to write about it; the
-evidence behind the numbers; what else to know; what to sign.
+change; what was run; what that looks like; what the standard accounting would have said; what to write about it; what
+else to know; the evidence behind the numbers; what to sign.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def measurement_sections(
         curves_section(measurement, answers),
         claim_section(answers),
         Section("A paragraph to paste", (Prose(_PASTE), Quote(paragraph(answers, measurement.tolerance)))),
-        evidence_section(answers.evidence().items()),
         *notes_section(answers.notes),
+        evidence_section(answers.evidence().items()),
         *signature_section(answers),
     )
 
@@ -282,7 +282,7 @@ def claim_section(answers: Answers) -> Section:
     if answers.stated is not None:
         intro += f" {answers.stated.about_claim}"
     elif is_claimed_run(answers.runs):
-        intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
+        intro += " That is what was executed here, so its number and the proof are about the same mechanism."
     elif not comparable(answers.runs):
         intro += (
             f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."
@@ -292,7 +292,7 @@ def claim_section(answers: Answers) -> Section:
         intro += " Of Poisson sampling it is the epsilon for zeroed-out records too."
     times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
     notices = (
-        f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon that is claimed."
+        f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon of standard accounting."
         for at, ratio in times
     )
     return usual_section(intro, claim_rows(answers), *map(Notice, notices))
@@ -307,7 +307,7 @@ def _refuted_elsewhere(answers: Answers) -> str:
         claim = claims.get(one.delta, math.inf)
         if one.adjacency == "add-remove" and not one.last_batch and one.epsilon and one.epsilon.lower > claim:
             shown = f"at least {floor_digits(one.epsilon.lower)} at delta = {setting(one.delta)}"
-            return f" For {one.words} an attack shows an epsilon of {shown}, so there the claim is refuted."
+            return f" For {one.words} an attack shows an epsilon of {shown}, so there standard accounting is refuted."
     return ""
 
 
@@ -315,7 +315,7 @@ def usual_section(
     reported: str, rows: Sequence[tuple[Cell, ...]], *notices: Notice, whose: tuple[str, ...] = ()
 ) -> Section:
     """What mainstream accounting would have said, row by row, after the column `whose` where there are several runs."""
-    caption = f"Standard accounting (Poisson) next to the bracket{'s' if whose else ''}"
+    caption = "Standard accounting (Poisson) next to the two bounds"
     table = (Table(caption, (*whose, *_CLAIM_COLUMNS), tuple(rows)),) if rows else ()
     return Section("What standard accounting (Poisson) would have said", (Prose(reported), *table, *notices))
 
@@ -324,7 +324,13 @@ USUAL = (
     "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
     "adjacency, whatever was executed."
 )
-_CLAIM_COLUMNS = ("quantity", "standard accounting", "at least (attack)", "at most (proof)", "so the claim is")
+_CLAIM_COLUMNS = (
+    "quantity",
+    "standard accounting",
+    "at least (attack)",
+    "at most (proof)",
+    "so standard accounting is",
+)
 
 
 def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:
