@@ -85,16 +85,13 @@ def question_text(adjacency: str, name: str) -> str:
     )
 
 
-_ANSWERS = {
-    "add-remove": ("present", "absent"),
-    "zero-out": ("present", "zeroed out"),
-    "substitute": ("the first record", "the second record"),
-}
+ANSWERS = {True: ("original", "replaced"), False: ("present", "absent")}
+"""What an attack says of a record that is replaced, and of one that is added, removed or zeroed out."""
 
 
 def direction_text(adjacency: str, finds_present: bool) -> str:
     """Which answer of an attack a true and a false positive rate are about."""
-    answer, other = _ANSWERS[adjacency][:: 1 if finds_present else -1]
+    answer, other = ANSWERS[adjacency == "substitute"][:: 1 if finds_present else -1]
     return f"Here it looks for '{answer}'; how often it says so where '{other}' is right, the FPR, fixes the threshold."
 
 

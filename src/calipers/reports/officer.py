@@ -169,7 +169,11 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         return []
     weight = _SHARE / size
     upper = size * measurement.success(weight).upper * (1.0 + 1e-12)
-    said = f"that probability is at most {ceil_digits(upper)} (proof)" if upper < 1 else "no bound below 1 is proven"
+    said = (
+        f"that probability is at most {ceil_digits(upper)} (proof)"
+        if upper < 1
+        else "no bound below 1 is proven for that"
+    )
     text = (
         f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
         f"share of {floor_digits(weight, 3)} of the population fits exactly one of them by chance with probability "

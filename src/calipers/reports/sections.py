@@ -82,8 +82,8 @@ def measurement_sections(
 _LEFT_OUT = f"Whoever described the run did not say what is marked {ASSUMED_MARK}: check it before you sign."
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
-    "it is about what the data of somebody say who is known to be in the dataset; zero-out, if a policy or a library "
-    "asks for that one: the gradients become zero, and the place in the batches stays."
+    "it is known whose data were used and the promise is about what they say; zero-out, if a policy or a library asks "
+    "for that one: the gradients become zero, and the place in the batches stays."
 )
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
 
@@ -241,8 +241,8 @@ def attacker_section(answers: Answers) -> Section:
             Prose(
                 f"The attacker wants to know {question_text(adjacency, name)}, and accepts a rate of false alarms. The "
                 "table bounds how often the best such attack says yes where yes is right (or no where no is right, if "
-                "that is more). The first number is reached by an explicit attack, on the data it chooses as the "
-                f"evidence below says; the second holds against {_adversary(answers)}, on all data."
+                "that is more). The first number is reached by an explicit attack, on the data that the "
+                f"evidence below describes; the second holds against {_adversary(answers)}, on all data."
                 f"{_ANOTHER.get(adjacency, '').format(name=name)}"
             ),
             Table(
@@ -289,7 +289,7 @@ def claim_section(answers: Answers) -> Section:
             f"{_refuted_elsewhere(answers)}"
         )
     elif answers.runs[0].adjacency == "zero-out":
-        intro += " Of Poisson sampling it is the epsilon for zeroed-out records too."
+        intro += " For Poisson sampling, zeroing out a record has the same epsilon as adding or removing it."
     times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
     notices = (
         f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon of standard accounting."
@@ -321,7 +321,7 @@ def usual_section(
 
 
 USUAL = (
-    "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
+    "Standard accounting reports the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
     "adjacency, whatever was executed."
 )
 _CLAIM_COLUMNS = (
