@@ -235,7 +235,7 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
     )
 
 
-explain_option = option("--explain", bool, "Also print the proof or attack behind every number, and the notes in full.")
+explain_option = option("--explain", bool, "Also print the proof or attack behind every number.")
 json_option = option("--json", bool, "Print one JSON object; null means no finite bound.", called="as_json")
 
 
