@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import claim_digits, floor_digits, nearest_digits
 from calipers.run import Run
+from calipers.run_keys import whole
 from calipers.samplers import scheme_of
 
 DIVISORS = {
@@ -111,11 +112,16 @@ def _of_batches(text: str, run: Run) -> str:
 
 
 def drawn_text(run: Run) -> str:
-    """How batches were drawn; a rate with many digits is B/N, or rounded down: what holds for it holds for that."""
-    typed, size = nearest_digits(run.rate), run.dataset_size
-    rate = typed if float(typed) == run.rate else floor_digits(run.rate)
-    if rate != typed and run.batch_size and size and run.batch_size / size == run.rate:
-        rate = f"{run.batch_size:,}/{size:,}"
+    """How batches were drawn; a rate with many digits is B/N or 1/M, or rounded down: what holds for it holds for
+    that.
+    """
+    rate, size = nearest_digits(run.rate), run.dataset_size
+    if float(rate) != run.rate:
+        rate = floor_digits(run.rate)
+        if run.batch_size and size and run.batch_size / size == run.rate:
+            rate = f"{run.batch_size:,}/{size:,}"
+        elif (turns := whole(1 / run.rate)) and 1 / turns == run.rate:
+            rate = f"1/{turns:,}"
     return scheme_of(run).batches(run).format(rate=rate, per_epoch=f"{run.steps_per_epoch:,}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -268,9 +269,9 @@ def test_settings_in_a_sentence_are_rounded_so_that_it_stays_true(noise: float, 
     """The run that is printed has no less noise and no larger rate than the run that was measured."""
     run = Run(sample_rate=rate, steps=10, noise_multiplier=noise)
     for sentence in (describe(run), scope_text([run])):
-        found = re.search(r"probability ([\d.]+)\).* noise multiplier ([\d.]+)[ ;]", sentence)
+        found = re.search(r"probability ([\d./]+)\).* noise multiplier ([\d.]+)[ ;]", sentence)
         assert found is not None
-        assert Decimal(found[1]) <= Decimal(rate) or float(found[1]) == rate
+        assert Fraction(found[1]) <= Fraction(rate) or float(Fraction(found[1])) == rate
         assert Decimal(found[2]) >= Decimal(noise) or float(found[2]) == noise
 
 

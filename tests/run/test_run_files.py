@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from calipers.errors import InputError
 from calipers.phases import load_runs
 from calipers.run import Run
+from calipers.scope import drawn_text
 
 MNIST = """\
 dataset_size = 60000
@@ -140,3 +141,12 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
     """A quotient of whole numbers in (0, 1], or nothing."""
     with pytest.raises(InputError, match="sample_rate"):
         Run(sample_rate=text, steps=2, noise_multiplier=1.0)  # type: ignore[arg-type]  # as a file may say it
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [("1/235", "1/235"), ("1/6,000", "1/6,000"), (0.01, "0.01"), (0.0166, "0.0166"), ("2/7", "0.28571")],
+)
+def test_a_sentence_says_the_rate_as_it_was_given(rate: str | float, said: str) -> None:
+    """One over a whole number is not rounded; other fractions are, downwards."""
+    assert f"with probability {said})" in drawn_text(Run(sample_rate=rate, steps=2, noise_multiplier=1.0))  # type: ignore[arg-type]
