@@ -8,8 +8,8 @@ order. A remainder is recorded in `Run.notes`, because it is a choice somebody m
 depends on the sampler is asked of its scheme (`calipers.samplers`).
 
 **Keys that were not named.** `adjacency` is then add-remove where adding and removing a record both leave the number of
-steps as it is, and zero-out elsewhere (`calipers.samplers.equal_batches`); `last_batch` is "drop".
-`Run.assumed` lists them, and reports say what was assumed.
+steps as it is, and zero-out elsewhere (`calipers.samplers.equal_batches`); `last_batch` is "drop"; others have the
+defaults of `calipers.run_fields`. `Run.assumed` lists them, and reports say what was assumed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from calipers.run_keys import (
     named_keys,
     naming,
     overridden,
+    quotient,
     read_phases,
     whole,
 )
@@ -88,11 +89,13 @@ class Run(RunFields, NotebookDisplay):
     unit, records_per_unit: what is protected (a name, such as "user"), and the most records that one of them has.
     """
 
+    named: ClassVar[frozenset[str]] = frozenset()
+    """The keys that were given: an attribute of every run, and no key of it."""
     assumed: ClassVar[tuple[str, ...]] = ()
-    """Of `adjacency` and `last_batch`, those that nobody named: an attribute of every run, and no key of it."""
+    """The keys with a default that nobody named: an attribute of every run, and no key of it."""
 
     def __post_init__(self) -> None:
-        self._keep("assumed", tuple(name for name in ("last_batch", "adjacency") if not getattr(self, name)))
+        self._keep("assumed", tuple(name for name in CHOICES if name not in self.named or not getattr(self, name)))
         if not self.last_batch:
             self._keep("last_batch", "drop")
         if not self.adjacency:
@@ -117,7 +120,8 @@ class Run(RunFields, NotebookDisplay):
                 self._keep(name, COUNT.check_int(name, getattr(self, name)))
         if self.sample_rate is not None:
             remedy = "It is the probability that a record enters a batch."
-            self._keep("sample_rate", RATE.check("sample_rate", self.sample_rate, remedy))
+            given = quotient(self.sample_rate) or self.sample_rate
+            self._keep("sample_rate", RATE.check("sample_rate", given, remedy))
         if self.epochs is not None:
             epochs = EPOCHS.check("epochs", self.epochs)
             self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)

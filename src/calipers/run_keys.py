@@ -8,6 +8,7 @@ import errno
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
 # 1/q and epochs * steps_per_epoch count as whole within this relative distance.
 WHOLE = 1e-9
 _MANY_POINTS, _MOST_POINTS = 100, 5_000
+_FRACTION = re.compile(r" *([0-9]{1,3}(?:[,_][0-9]{3})+|[0-9]{1,16}) */ *([0-9]{1,3}(?:[,_][0-9]{3})+|[0-9]{1,16}) *")
+_MOST_WHOLE = 2**53
 
 OWN_KEYS = {
     "last_batch": ("shuffle", "deterministic"),
@@ -164,7 +167,10 @@ def known(key: object, allowed: tuple[str, ...]) -> None:
 
 
 def named_keys(described: type[T]) -> type[T]:
-    """A dataclass that refuses a keyword it does not have as a run file does, with the key that is meant."""
+    """A dataclass that refuses a keyword it does not have as a run file does, with the key that is meant.
+
+    Its objects have an attribute `named`, the keywords that were given.
+    """
     keyed: Any = described
     built, keys = keyed.__init__, tuple(field.name for field in dataclasses.fields(keyed))
 
@@ -172,6 +178,7 @@ def named_keys(described: type[T]) -> type[T]:
     def checked(self: T, *positional: Any, **given: Any) -> None:
         for key in given:
             known(key, keys)
+        object.__setattr__(self, "named", frozenset(given))
         built(self, *positional, **given)
 
     keyed.__init__ = checked
@@ -202,6 +209,22 @@ def exactly_one(run: object, first: str, second: str, meaning: str) -> None:
         raise InputError(f"{first} and {second} contradict each other: both say {meaning}; give one of them.")
     if not given:
         raise InputError(f"Nothing says {meaning}; give {first} or {second}.")
+
+
+def quotient(value: object) -> float | None:
+    """The double nearest to a fraction written as text ("1/235", "256/60,000"), which is what a script divides to.
+
+    Args:
+        value: anything.
+
+    Returns:
+        The quotient of two whole numbers up to 2^53; None for whatever else it is.
+    """
+    found = _FRACTION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    above, below = (int(part.replace(",", "").replace("_", "")) for part in found.groups())
+    return above / below if 0 < below <= _MOST_WHOLE and above <= _MOST_WHOLE else None
 
 
 def whole(value: float) -> int | None:

@@ -19,7 +19,7 @@ DEFAULTS = {
 MEANINGS = {
     "dataset_size": "Number of records in your own dataset.",
     "batch_size": "Records per batch (expected, under Poisson sampling).",
-    "sample_rate": "Probability that a record enters a batch, B/N.",
+    "sample_rate": "Probability that a record enters a batch, B/N; 0.01, or a fraction such as 1/235.",
     "epochs": "Passes over the data, each floor(N/B) steps, one more if a short last batch is kept; or give steps.",
     "steps": "Number of optimizer steps (noisy sums released); or give epochs.",
     "noise_multiplier": "Standard deviation of the noise / clipping norm.",

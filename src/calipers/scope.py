@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import claim_digits, floor_digits, nearest_digits
 from calipers.run import Run
+from calipers.run_keys import whole
 from calipers.samplers import scheme_of
 
 DIVISORS = {
@@ -85,6 +86,16 @@ def question_text(adjacency: str, name: str) -> str:
     )
 
 
+ANSWERS = {True: ("original", "replaced"), False: ("present", "absent")}
+"""What an attack says of a record that is replaced, and of one that is added, removed or zeroed out."""
+
+
+def direction_text(adjacency: str, finds_present: bool) -> str:
+    """Which answer of an attack a true and a false positive rate are about."""
+    answer, other = ANSWERS[adjacency == "substitute"][:: 1 if finds_present else -1]
+    return f"Here it looks for '{answer}'; how often it says so where '{other}' is right, the FPR, fixes the threshold."
+
+
 def divisor_text(run: Run) -> str:
     """What the noisy sum is divided by."""
     return _of_batches(DIVISORS[run.normalization], run)
@@ -101,11 +112,16 @@ def _of_batches(text: str, run: Run) -> str:
 
 
 def drawn_text(run: Run) -> str:
-    """How batches were drawn; a rate with many digits is B/N, or rounded down: what holds for it holds for that."""
-    typed, size = nearest_digits(run.rate), run.dataset_size
-    rate = typed if float(typed) == run.rate else floor_digits(run.rate)
-    if rate != typed and run.batch_size and size and run.batch_size / size == run.rate:
-        rate = f"{run.batch_size:,}/{size:,}"
+    """How batches were drawn; a rate with many digits is B/N or 1/M, or rounded down: what holds for it holds for
+    that.
+    """
+    rate, size = nearest_digits(run.rate), run.dataset_size
+    if float(rate) != run.rate:
+        rate = floor_digits(run.rate)
+        if run.batch_size and size and run.batch_size / size == run.rate:
+            rate = f"{run.batch_size:,}/{size:,}"
+        elif (turns := whole(1 / run.rate)) and 1 / turns == run.rate:
+            rate = f"1/{turns:,}"
     return scheme_of(run).batches(run).format(rate=rate, per_epoch=f"{run.steps_per_epoch:,}")
 
 

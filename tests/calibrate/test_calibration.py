@@ -225,6 +225,14 @@ def test_targets_out_of_reach_are_refused(target: dict[str, float], word: str) -
         solve(FIXED, **target)
 
 
+@pytest.mark.parametrize(("epsilon", "said"), [(0.1, "the reason is the divisor"), (1e-12, "too strict")])
+def test_a_target_that_the_divisor_puts_out_of_reach(epsilon: float, said: str) -> None:
+    """In 10^10 coordinates the scale of the noise shows N q at any noise; undivided, only 1e-12 is too strict."""
+    run = Run(dataset_size=100, batch_size=50, steps=2, noise_multiplier=1, normalization="expected", dimension=10**10)
+    with pytest.raises(InputError, match=said):
+        solve(run, epsilon=epsilon, delta=1e-5 if epsilon == 0.1 else 1e-300)
+
+
 @pytest.mark.parametrize(
     ("batches", "epochs", "target", "start"),
     [(2, 400, {"advantage": 0.2}, 30.0), (2, 1, {"epsilon": 15.0, "delta": 1e-5}, 0.4)],

@@ -98,6 +98,15 @@ def test_the_budget_of_a_project(table, folder) -> None:
     assert run("check", "--epsilon", "0.0001").exit_code == 4
 
 
+@pytest.mark.parametrize("table", ["calipers", "tool.calipers"])
+def test_a_refused_key_stands_in_the_table_that_was_written(table, folder) -> None:
+    """The table is named as pyproject.toml has it."""
+    (folder / "pyproject.toml").write_text(f"[{table}]\nepsilon = 1\ndelta = 1e-5\ncolour = 'red'\n")
+    result = run("check", "private.toml")
+    assert result.exit_code == 2
+    assert f"pyproject.toml: [{table}]: Unknown key 'colour'" in " ".join(result.stderr.split())
+
+
 def test_a_project_is_found_from_a_folder_inside_it(folder, monkeypatch) -> None:
     """The nearest pyproject.toml upwards that has our table; one without it is passed over."""
     (folder / "pyproject.toml").write_text("[tool.calipers]\nepsilon = 1\ndelta = 1e-5\nruns = ['private.toml']\n")

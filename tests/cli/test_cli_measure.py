@@ -36,6 +36,11 @@ def test_json_has_exactly_the_keys_of_the_contract(calipers, measured_with):
     assert Run.from_dict(record["run"]) == Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0)
 
 
+def test_a_sample_rate_may_be_a_fraction_on_the_command_line(calipers, measured_with):
+    record = json.loads(calipers("measure", "--sample-rate", "1/235", *RUN[2:], "--json").stdout)
+    assert record["run"]["sample_rate"] == 1 / 235
+
+
 def test_json_numbers_are_the_doubles_of_the_measurement(calipers, measured_with):
     record = json.loads(calipers("measure", *RUN, "--json").stdout)
     assert (record["gdp"]["mu_lower"], record["gdp"]["mu_upper"]) == (0.99, 1.01)

@@ -282,7 +282,9 @@ def test_one_sentence_for_those_who_read_on(refused, desk, arguments, said):
 ELSEWHERE = [
     (("measure", "--dataset-size", "60k", *RUN[2:]), "write it out, such as 60000 or 6e4 for 60k"),
     (("measure", "--dataset-size", "60.000", *RUN[2:]), "'60.000' may mean two numbers; write 60000, or 60"),
-    (("measure", "--sample-rate", "256/60000", *RUN[2:]), "write the quotient as a decimal number"),
+    (("measure", "--sample-rate", "0.5/100", *RUN[2:]), "write the quotient as a decimal number"),
+    (("measure", "--sample-rate", "1/0", *RUN[2:]), "write the quotient as a decimal number"),
+    (("measure", "--sample-rate", "3/2", *RUN[2:]), "1.5"),
     (("measure", *RUN, "--delta", "10^-5"), "write a power of ten as 1e-5"),
     (("measure", *RUN, "--delta", "1e-3%"), "write a percentage as a part of one"),
     (("measure", *RUN[:4], "--noise-multiplier", "\u22121"), "write the minus sign as -"),

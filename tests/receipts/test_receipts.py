@@ -51,9 +51,30 @@ def test_it_says_where_it_comes_from(honest) -> None:
     assert honest["libraries"]["training"] == {"opacus": "1.6.0"}
     assert {"python", "numpy", "scipy"} <= set(honest["libraries"]["measuring"])
     facts = {one["fact"]: (one["value"], one["how"]) for one in honest["executed"]["facts"]}
-    assert facts["sampler"] == ("poisson", "declared")
+    assert facts["sampler"] == ("poisson", "assumed")
+    assert facts["noise multiplier"] == (RUN.noise_multiplier, "declared")
     assert facts["clipping norm"] == (1.0, "declared")
     assert facts["noise source"] == (None, "not stated")
+
+
+def test_what_somebody_named_is_declared_and_a_default_is_assumed() -> None:
+    """Fact by fact, with the sentences that follow from the keys."""
+    named = Run(**RUN.to_dict(), unit="user")
+    for run, how in ((RUN, "assumed"), (named, "declared")):
+        facts = {one["fact"]: one["how"] for one in receipt(run)["executed"]["facts"]}
+        defaults = ("sampler", "divisor", "adjacency", "view", "batches", "neighbors", "unit")
+        assert {facts[fact] for fact in defaults} == {how}
+        assert {facts[fact] for fact in ("sample rate", "steps", "noise multiplier")} == {"declared"}
+
+
+def test_a_receipt_that_calls_its_defaults_declared_is_confirmed(honest) -> None:
+    """As earlier versions wrote them; what no default says is not assumed."""
+    earlier = copy.deepcopy(honest)
+    for one in earlier["executed"]["facts"]:
+        one["how"] = one["how"].replace("assumed", "declared")
+    assert verify_receipt(resealed(earlier)).standing is Confirmation.CONFIRMED
+    next(one for one in earlier["executed"]["facts"] if one["fact"] == "steps")["how"] = "assumed"
+    assert verify_receipt(resealed(earlier)).standing is Confirmation.CONTRADICTED
 
 
 @pytest.mark.parametrize("training", ["declared", "phases", "nothing probed"])

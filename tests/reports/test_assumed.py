@@ -8,7 +8,10 @@ from calipers import Run, measure
 from calipers.calibrate import solve
 from calipers.gate import Budget, check
 from calipers.reports.answers import Questions
+from calipers.reports.document import Table
+from calipers.reports.html import to_html
 from calipers.reports.report import brief_calibration, report_measurement
+from calipers.reports.sections import run_section
 from calipers.reports.terminal import to_text
 
 DIVIDED = {"dataset_size": 40, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"}
@@ -58,4 +61,27 @@ def test_a_report_about_substitution_says_that_the_claim_is_refuted_elsewhere() 
     run = Run(**DIVIDED | {"dataset_size": 45}, last_batch="drop", adjacency="substitute")
     added = measure(run.replace(adjacency="add-remove"), tolerance=0.05)
     assert added.epsilon(1e-5).lower > added.claim.epsilon(1e-5)
-    assert "so there the claim is refuted" in words(run)
+    assert "so there standard accounting is refuted" in words(run)
+
+
+def test_settings_that_nobody_named_are_marked() -> None:
+    """In the table of settings, and after the sentence that describes the run; those that were named are not."""
+    run = Run(**DIVIDED, adjacency="zero-out", view="worst-case")
+    found = report_measurement(measure(run, tolerance=0.05), Questions()).document
+    (table,) = (block for section in found.sections if section.title == "The run" for block in section.blocks[1:2])
+    assert isinstance(table, Table)
+    marked = {str(name) for name, value in table.rows if str(value).endswith("(assumed)")}
+    assert marked == {"normalization", "last batch", "reshuffle", "privacy unit"}
+    said = "Assumed, since nobody said it: normalization none, last batch drop, reshuffle every-epoch."
+    assert said in words(run)
+    everything = Run(**run.to_dict(), unit="user")
+    assert "(assumed)" not in to_html(report_measurement(measure(everything, tolerance=0.05), Questions()).document)
+    assert "Assumed" not in words(everything)
+
+
+def test_what_reshuffle_means_is_said_for_each_sampler() -> None:
+    """An order, or a batch for each record."""
+    for sampler, said in (("shuffle", "the order is drawn"), ("balls-and-bins", "the batch of each record is drawn")):
+        rows = dict(run_section((Run(**DIVIDED | {"sampler": sampler}),)).blocks[1].rows)
+        assert rows["reshuffle"] == f"every-epoch: {said} anew for every epoch (assumed)"
+    assert "reshuffle" not in dict(run_section((Run(**DIVIDED | {"sampler": "poisson"}),)).blocks[1].rows)

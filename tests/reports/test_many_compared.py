@@ -59,7 +59,7 @@ def test_many_runs_stand_in_rows_and_what_they_share_is_said_once():
     assert [row[0] for row in table.blocks[0].rows] == list(NAMES)
     assert "separation" not in table.blocks[0].columns
     few, *_ = brief_comparison(compared([(1, 2)] * 2, {})).sections
-    assert few.blocks[0].columns == ("quantity", "a", "b")
+    assert few.blocks[0].columns == ("quantity, attack to proof", "a", "b")
     first, *others = runs.blocks[0].texts
     assert first.startswith("All: ")
     assert [words.split(":")[0] for words in others] == list(NAMES)

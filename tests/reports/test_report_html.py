@@ -171,8 +171,8 @@ def test_a_report_is_complete(pages):
         "Curves",
         "What standard accounting (Poisson) would have said",
         "A paragraph to paste",
-        "Proofs and attacks behind each number",
         "Notes",
+        "Proofs and attacks behind each number",
         "To sign",
     ]
     captions = [text for tag, text in page.texts if tag == "figcaption"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from calipers.bracket import Bracket
 from calipers.measure import measure
 from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.answers import Questions, meaningless
-from calipers.reports.document import AT_LEAST, AT_MOST, Table, visible
+from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Table, visible
 from calipers.reports.evidence import licensed, references
 from calipers.reports.figures import profile_figure, rate_figures
 from calipers.reports.paragraph import GOOD_REGRET, paragraph, report_this, rounded_regret
@@ -268,7 +269,42 @@ def test_settings_in_a_sentence_are_rounded_so_that_it_stays_true(noise: float, 
     """The run that is printed has no less noise and no larger rate than the run that was measured."""
     run = Run(sample_rate=rate, steps=10, noise_multiplier=noise)
     for sentence in (describe(run), scope_text([run])):
-        found = re.search(r"probability ([\d.]+)\).* noise multiplier ([\d.]+)[ ;]", sentence)
+        found = re.search(r"probability ([\d./]+)\).* noise multiplier ([\d.]+)[ ;]", sentence)
         assert found is not None
-        assert Decimal(found[1]) <= Decimal(rate) or float(found[1]) == rate
+        assert Fraction(found[1]) <= Fraction(rate) or float(Fraction(found[1])) == rate
         assert Decimal(found[2]) >= Decimal(noise) or float(found[2]) == noise
+
+
+@pytest.mark.parametrize("kind", ["measure", "open", "train", "calibrate"])
+def test_delta_at_epsilon_zero_is_the_advantage_and_printed_once(reports, kind) -> None:
+    """One quantity has one bracket in a report: in the table of all numbers, under the curves and for programs."""
+    record, document = reports[kind].record, reports[kind].document
+    profile, advantage = record["curves"]["profile"], record["measurement"]["advantage"]
+    assert (profile["delta_at_least"][0], profile["delta_at_most"][0]) == (advantage["lower"], advantage["upper"])
+    rows = {title: blocks for title, blocks in ((s.title, s.blocks) for s in document.sections)}
+    numbers = next(row for row in rows["All numbers"][0].rows if str(row[0]).startswith("advantage"))
+    zero = next(
+        row
+        for figure in rows["Curves"]
+        if isinstance(figure, Figure) and figure.picture.name == "profile"
+        for row in figure.table.rows
+        if row[0].exact == 0
+    )
+    assert [cell.text for cell in zero[1:3]] == [cell.text for cell in numbers[1:3]]
+
+
+@pytest.mark.parametrize(("fpr", "answer"), [(1e-3, "present"), (0.999, "absent")])
+def test_a_true_positive_rate_says_which_answer_it_is_about(fpr, answer) -> None:
+    """One step of Poisson sampling at rate q: "present" is the better answer where false positives are rare.
+
+    The pair is (1 - q) N(0) + q N(1/sigma) against N(0); the Gaussian tails give both directed powers.
+    """
+    q, sigma = 0.5, 0.5
+    found = measure(Run(sample_rate=q, steps=1, noise_multiplier=sigma, adjacency="add-remove"))
+    above = ndtri(1 - fpr)
+    present = (1 - q) * fpr + q * ndtr(1 / sigma - above)
+    points = np.linspace(-8, 8, 200_001)
+    missed = (1 - q) * ndtr(points) + q * ndtr(points - 1 / sigma)  # "absent" below the point, with the record there
+    absent = float(np.interp(fpr, missed, ndtr(points)))
+    assert (present > absent) == (answer == "present")
+    assert f"looks for '{answer}'" in found.tpr(fpr).lower_evidence.statement

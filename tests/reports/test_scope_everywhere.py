@@ -117,7 +117,7 @@ def test_json_keys_say_it_for_programs() -> None:
     run = cp.Run(**SIZES, epochs=1, sampler="shuffle")
     record = json.loads(measurement_document(answer(cp.measure(run), Questions(), with_relations=True)))
     assert record["scope"]["adjacency"] == record["run"]["adjacency"] == "add-remove"
-    assert record["scope"]["assumed"] == ["last_batch", "adjacency"]
+    assert record["scope"]["assumed"] == ["normalization", "adjacency", "view", "last_batch", "reshuffle"]
     rows = {(row["adjacency"], row.get("last_batch")): row for row in record["relations"]}
     assert set(rows) == {*((adjacency, None) for adjacency in ADJACENCIES), ("add-remove", "keep")}
     assert rows["add-remove", None]["upper"] == record["epsilon"][0]["upper"]

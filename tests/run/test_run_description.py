@@ -73,11 +73,13 @@ def test_one_order_for_all_epochs_needs_whole_ones(sampler):
 def test_what_nobody_named_is_settled_and_listed():
     """And named ones are not."""
     run = Run(dataset_size=1001, batch_size=100, epochs=2, noise_multiplier=1.0, sampler="shuffle")
-    assert (run.adjacency, run.last_batch, run.assumed) == ("add-remove", "drop", ("last_batch", "adjacency"))
+    assert (run.adjacency, run.last_batch) == ("add-remove", "drop")
+    assert run.assumed == ("normalization", "adjacency", "view", "last_batch", "reshuffle", "derived_rate")
     assert run.replace(dataset_size=1000).adjacency == "zero-out"
+    assert run.replace(view="worst-case").assumed == tuple(name for name in run.assumed if name != "view")
     named = Run(**run.to_dict())
     assert named == run
-    assert named.assumed == ()
+    assert named.assumed == ("derived_rate",)
     assert named.replace(dataset_size=1000).adjacency == "add-remove"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from calipers.errors import InputError
 from calipers.phases import load_runs
 from calipers.run import Run
+from calipers.scope import drawn_text
 
 MNIST = """\
 dataset_size = 60000
@@ -121,3 +123,30 @@ def test_from_dict_wants_a_mapping(record):
 def test_none_counts_as_absent():
     run = Run.from_dict({"sample_rate": 0.1, "steps": 2, "noise_multiplier": 1, "epochs": None, "sampler": None})
     assert run == Run(sample_rate=0.1, steps=2, noise_multiplier=1.0)
+
+
+@pytest.mark.parametrize(("text", "rate"), [("1/235", 1 / 235), (" 256 / 60,000", 256 / 60000), ("1/1", 1.0)])
+def test_a_sample_rate_may_be_a_fraction(tmp_path, text: str, rate: float) -> None:
+    """In Python and in a run file it is the double nearest to the fraction, which a script divides to."""
+    described = Run(sample_rate=text, steps=2, noise_multiplier=1.0)  # type: ignore[arg-type]  # as a file may say it
+    assert described.sample_rate == rate == float(Fraction(*map(int, text.replace(",", "").split("/"))))
+    (tmp_path / "run.toml").write_text(f'sample_rate = "{text}"\nsteps = 2\nnoise_multiplier = 1\n')
+    assert Run.from_toml(tmp_path / "run.toml") == described
+
+
+@pytest.mark.parametrize(
+    "text", ["1/0", "0/5", "3/2", "1/2/3", "0.5/2", "-1/2", "1e3/5", "half", "1/99999999999999999"]
+)
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    """A quotient of whole numbers in (0, 1], or nothing."""
+    with pytest.raises(InputError, match="sample_rate"):
+        Run(sample_rate=text, steps=2, noise_multiplier=1.0)  # type: ignore[arg-type]  # as a file may say it
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [("1/235", "1/235"), ("1/6,000", "1/6,000"), (0.01, "0.01"), (0.0166, "0.0166"), ("2/7", "0.28571")],
+)
+def test_a_sentence_says_the_rate_as_it_was_given(rate: str | float, said: str) -> None:
+    """One over a whole number is not rounded; other fractions are, downwards."""
+    assert f"with probability {said})" in drawn_text(Run(sample_rate=rate, steps=2, noise_multiplier=1.0))  # type: ignore[arg-type]

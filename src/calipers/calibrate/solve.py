@@ -16,6 +16,7 @@ from typing import Any, overload
 
 from calipers.bracket import Bracket, Side
 from calipers.calibrate.estimate import aimed, likely_noise
+from calipers.calibrate.out_of_reach import out_of_reach, with_noise
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
@@ -286,7 +287,8 @@ class _Search:
         low, high = math.log(self.range.low), math.log(self.range.high)
         while math.isinf(self.meets[0] - self.fails[0]):
             if self.fails[0] >= high:
-                raise InputError(f"No noise_multiplier up to {self.range.high:g} meets the target; it is too strict.")
+                alone = self.noisy.phases if isinstance(self.noisy.at(self.range.high), tuple) else ()
+                raise out_of_reach(alone, self.range.high, lambda runs: self._meets(runs, tolerance))
             if self.meets[0] <= low:
                 raise InputError(
                     f"Even noise_multiplier {self.range.low:g} meets the target; it is too weak to calibrate for."
@@ -295,6 +297,9 @@ class _Search:
             last, step = self.fails if more else self.meets, self._predicted(step)
             self.measure(min(last[0] + step, high) if more else max(last[0] - step, low), tolerance)
             step *= 2.0
+
+    def _meets(self, runs: tuple[Run, ...], tolerance: float) -> bool:
+        return self.target.excess(self.target.read(measure(runs, tolerance=tolerance)).upper) <= 0.0
 
     def _predicted(self, step: float) -> float:
         """A little more than the way to the target along the last two of the side that is known; else the `step`."""
@@ -323,15 +328,6 @@ class _Search:
             if moved == last:
                 ends[1 - moved] = ends[1 - moved][0], 0.5 * ends[1 - moved][1]
             last = moved
-
-
-def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:
-    """The phases with that noise in the first, and in the others the same multiple of it as before."""
-    first = phases[0].noise_multiplier
-    return tuple(
-        phase.replace(noise_multiplier=noise if phase is phases[0] else noise * (phase.noise_multiplier / first))
-        for phase in phases
-    )
 
 
 def solve(

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from calipers.errors import InputError
+from calipers.run_keys import quotient
 from calipers.synonyms import adjacency_named, advice_on_value
 
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
@@ -65,6 +66,15 @@ class Real(Kind):
             how = "the minus sign as -" if dashed else "it with the digits 0 to 9"
             self.fail(f"{value!r} is not a number; write {how}.", param, ctx)
         return text
+
+
+class Rate(Real):
+    """A number, or a fraction of whole numbers such as 1/235: the double nearest to it."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or the quotient."""
+        found = quotient(value)
+        return super().convert(value, param, ctx) if found is None else found
 
 
 class Count(Real):
@@ -119,7 +129,7 @@ def word(words: Sequence[str]) -> Kind:
     return Word(list(words), case_sensitive=False)
 
 
-COUNT, REAL = Count(), Real()
+COUNT, RATE, REAL = Count(), Rate(), Real()
 GRADIENT_MODE = word(["hooks", "functorch", "ew", "ghost"])
 """How Opacus computes the gradients of single records."""
 FILE = click.Path()

@@ -54,7 +54,7 @@ def measure_command(
     outlet: Outlet,
     certificate: str | None,
 ) -> None:
-    """Measure one run: lower bound, upper bound, and what mainstream accounting would claim.
+    """Measure one run: lower bound, upper bound, and what standard accounting (Poisson) would claim.
 
     RUN is a run file (TOML, - for standard input), and options replace what it says; or describe the run by
     options alone. Or convert a guarantee that is stated somewhere (--guarantee, --mu, --zcdp, or a file with a

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.failures import BY_OPTIONS, naming_options
-from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, option, with_options, word
+from calipers.cli.kinds import COUNT, FILE, RATE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
 from calipers.cli.subjects import (
     EventFile,
@@ -59,7 +59,7 @@ def keyed_options(*keys: str, multiple: bool = False, **defaults: str) -> Callab
         # Another key that a sentence names is an option here.
         meaning = MEANINGS[key].replace("or give ", "or give --")
         said = meaning if default is None else f"{meaning} [default: {default}]"
-        kind = word(CHOICES[key]) if key in CHOICES else _KINDS[kind_of(key)]
+        kind = word(CHOICES[key]) if key in CHOICES else RATE if key == "sample_rate" else _KINDS[kind_of(key)]
         once = None if multiple else functools.partial(_once, defaults.get(key))
         about: dict[str, Any] = {"metavar": _LETTERS.get(key), "help": said, "callback": once}
         return click.option(f"--{key.replace('_', '-')}", type=kind, multiple=True, **about)
@@ -235,7 +235,7 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
     )
 
 
-explain_option = option("--explain", bool, "Also print the proof or attack behind every number, and the notes in full.")
+explain_option = option("--explain", bool, "Also print the proof or attack behind every number.")
 json_option = option("--json", bool, "Print one JSON object; null means no finite bound.", called="as_json")
 
 

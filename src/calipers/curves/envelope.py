@@ -73,6 +73,11 @@ class Envelope:
         found = [curve.rates(alpha, alpha_c) for curve in self.directed]
         return np.min([miss for miss, _ in found], axis=0), np.max([power for _, power in found], axis=0)
 
+    def finds_present(self, alpha: float) -> bool:
+        """Whether the largest true positive rate at this false positive rate has the null "record absent"."""
+        power = [float(curve.rates(alpha)[1]) for curve in self.directed]
+        return power.index(max(power)) < len(self.absent)
+
     def __call__(self, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> FloatArray:
         """The smallest false negative rate; UPPER: at most the true one, LOWER: at least."""
         return self.rates(alpha, alpha_c)[0]

@@ -137,14 +137,14 @@ def settings_of(path: str | Path, *, runs_allowed: bool = False) -> dict[str, ob
         raise InputError(f"{name}: [calipers] and [tool.calipers] contradict each other; keep one of them.")
     if not given:
         return {}
-    (table,) = given
+    ((written, table),) = given.items()
     if not isinstance(table, dict):
-        raise InputError(f"{name}: expected calipers to be a table with epsilon and delta, got {table!r}.")
+        raise InputError(f"{name}: expected [{written}] to be a table with epsilon and delta, got {table!r}.")
     try:
         for key in table:
             known(key, (*BUDGET_KEYS, "runs") if runs_allowed else BUDGET_KEYS)
     except InputError as error:
-        raise InputError(f"{name}: [calipers]: {error}") from error
+        raise InputError(f"{name}: [{written}]: {error}") from error
     return table
 
 
@@ -166,6 +166,7 @@ def _mentions_us(path: Path) -> bool:
         return False
 
 
-def _tables(record: Mapping[str, object]) -> list[object]:
-    """What is said of us: under our name, and among the tools."""
-    return [place[TABLE] for place in (record, record.get("tool")) if isinstance(place, Mapping) and TABLE in place]
+def _tables(record: Mapping[str, object]) -> dict[str, object]:
+    """The tables of a file that hold a budget, by the names they have there."""
+    places = {TABLE: record, f"tool.{TABLE}": record.get("tool")}
+    return {name: place[TABLE] for name, place in places.items() if isinstance(place, Mapping) and TABLE in place}

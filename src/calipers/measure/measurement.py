@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from calipers.measure.bounds import Bound, Bounds, BoundValue, depth_for
 from calipers.memoize import memoize
 from calipers.numerics.decimals import setting
 from calipers.run import Run
+from calipers.scope import direction_text
 
 DEFAULT_DELTA0 = 1e-10
 _DEEPEST, _TINY = 1e-12, 1e-290
@@ -245,9 +246,16 @@ class Measurement(PrintedDisplay):
             fpr: In [0, 1].
 
         Returns:
-            lower <= max over attacks of the true positive rate <= upper.
+            lower <= max over attacks of the true positive rate <= upper; the evidence says which answer of the attack
+            the two rates are about.
         """
-        return self._bracket(self.tpr_bound(Side.LOWER, fpr), self.tpr_bound(Side.UPPER, fpr))
+        found = self._bracket(self.tpr_bound(Side.LOWER, fpr), self.tpr_bound(Side.UPPER, fpr))
+        if not self.runs:
+            return found
+        finds = self.envelope(Side.LOWER, _rate_depth(fpr)).finds_present(fpr)
+        below = found.lower_evidence
+        text = f"{below.statement} {direction_text(self.runs[0].adjacency, finds)}"
+        return replace(found, lower_evidence=replace(below, statement=text))
 
     def tpr_bound(self, side: Side, fpr: float) -> float:
         """One end of `tpr`, without computing the other.
@@ -260,8 +268,7 @@ class Measurement(PrintedDisplay):
             The bound of the true positive rate.
         """
         fpr = PROBABILITY.check("fpr", fpr)
-        deep = max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
-        return float(self.envelope(side, deep).rates(fpr)[1])
+        return float(self.envelope(side, _rate_depth(fpr)).rates(fpr)[1])
 
     def advantage(self) -> Bracket:
         """The largest TPR - FPR of any attack: total variation, delta(0).
@@ -365,6 +372,11 @@ class Measurement(PrintedDisplay):
     def explain(self) -> tuple[Evidence, Evidence]:
         """(lower, upper): how each bound was chosen."""
         return self.evaluation.lower.evidence(), self.evaluation.upper.evidence()
+
+
+def _rate_depth(fpr: float) -> float:
+    """How far down curves are resolved for what is read at this false positive rate."""
+    return max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
 
 
 def _two_values(attack: Envelope, baseline: float) -> float:

@@ -39,7 +39,7 @@ from calipers.pld.core.source import AnyPair, TwoSidedPair
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import ASSUMED, scheme_of
 from calipers.samplers.analysis import Analysis, Attack, CompositionFactor, Kind, Proof
-from calipers.scope import FIXED
+from calipers.scope import ANSWERS, FIXED
 
 if TYPE_CHECKING:
     from calipers.measure.guarantees import Mechanism
@@ -49,7 +49,6 @@ _ORIENTATIONS = {
     False: RECORD_ORIENTATIONS,
 }
 Part = TypeVar("Part")
-_CLAIMS = {True: ("original", "replaced"), False: ("present", "absent")}
 
 
 @runtime_checkable
@@ -353,7 +352,7 @@ def _shown(attacks: Sequence[Attack], replaced: bool) -> Bound:
         return PairAttack(composed, description, attacks[-1].statement, _ORIENTATIONS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
     single = factors[0][0].single_attack if _counted(factors) == 1 else None
-    return ComposedAttack(AttackProduct(factors), description, _CLAIMS[replaced], attacks[-1].statement, single, rival)
+    return ComposedAttack(AttackProduct(factors), description, ANSWERS[replaced], attacks[-1].statement, single, rival)
 
 
 def _descriptions(descriptions: Sequence[str]) -> str:

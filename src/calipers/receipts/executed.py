@@ -4,7 +4,8 @@
     attached   a record watched the training (`calipers.adapters.opacus.attach`)
     probed     the implementation was run as a black box (`calipers probe`)
 
-A fact that nobody stated is listed as "not stated": a reader must see the gap.
+A fact that nobody stated is listed as "not stated": a reader must see the gap. One that the measurement cannot do
+without, and for which a default stands in, is listed as "assumed".
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Any
 from calipers.errors import InputError, UnsupportedError
 from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, SCOPE_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
-from calipers.scope import FIXED, batches_text, neighbors_text, unit_text
+from calipers.run_meanings import DEFAULTS
+from calipers.scope import FIXED, batches_text, last_batch_matters, neighbors_text, unit_text
 
 DECLARED, ATTACHED, PROBED = WAYS
-UNSTATED = "not stated"
+UNSTATED, ASSUMED = "not stated", "assumed"
 CLIPPING, NOISE = STATED_FACTS
 _MEASURING = ("numpy", "scipy")
 _TRAINING = (
@@ -72,7 +74,42 @@ def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], .
     said: dict[str, list[object]] = {fact: [getattr(run, name) for run in runs] for fact, name in RUN_FACTS.items()}
     for fact, words in zip(SCOPE_FACTS, (batches_text, neighbors_text, unit_text), strict=True):
         said[fact] = [words(run) for run in runs]
-    return tuple((fact, values[0] if len(values) == 1 else values, how) for fact, values in said.items())
+    open_facts = {fact for run in runs for fact in _assumed(run)} & set(assumable(runs, how))
+    return tuple(
+        (fact, values[0] if len(values) == 1 else values, ASSUMED if fact in open_facts else how)
+        for fact, values in said.items()
+    )
+
+
+_BATCHES, _NEIGHBORS, _UNIT = SCOPE_FACTS
+_UNSEEN = ("adjacency", "view", _NEIGHBORS, _UNIT)
+"""What nobody can see in a training, watched or probed: it is a choice of whoever reports."""
+
+
+def _assumed(run: Run) -> tuple[str, ...]:
+    """The facts for which a default stands in, because nobody named the key."""
+    facts = [fact for fact, name in RUN_FACTS.items() if name in run.assumed]
+    facts += [_BATCHES] * ("sampler" in run.assumed or last_batch_matters(run))
+    return (*facts, *[_NEIGHBORS] * ("adjacency" in run.assumed), *[_UNIT] * (run.unit is None))
+
+
+def assumable(runs: Sequence[Run], how: str) -> tuple[str, ...]:
+    """The facts that may be called assumed: in some phase they have the value that a default has.
+
+    Args:
+        runs: the phases, which need not know any more which keys were named.
+        how: the run was found out.
+
+    Returns:
+        Their names; where the training was watched or probed, only those that cannot be seen in it.
+    """
+    usual = [fact for fact, name in RUN_FACTS.items() if any(getattr(r, name) == DEFAULTS.get(name) for r in runs)]
+    near = any(run.adjacency != "substitute" for run in runs)
+    drawn = any(
+        r.sampler == DEFAULTS["sampler"] or ("last_batch" in r.to_dict() and r.last_batch == "drop") for r in runs
+    )
+    usual += [*("adjacency", _NEIGHBORS) * near, *(_UNIT,) * any(r.unit is None for r in runs), *(_BATCHES,) * drawn]
+    return tuple(fact for fact in usual if how == DECLARED or fact in _UNSEEN)
 
 
 def declared(runs: tuple[Run, ...], **stated: object) -> Executed:

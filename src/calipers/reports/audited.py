@@ -209,7 +209,7 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
 def _claimed(answers: Answers) -> Section:
     """What mainstream accounting reports for the run described, and what that run's own bracket makes of it."""
     words = (
-        f"{USUAL} The bracket next to the claim is that of the run described; whether the implementation is that run "
+        f"{USUAL} The two bounds next to it are those of the run described; whether the implementation is that run "
         "is what the audit asks."
     )
     return usual_section(words, claim_rows(answers))

@@ -151,9 +151,9 @@ def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     rows.append(("regret of that mu, at most", *(at_most(printed_regret(answers)) for answers in compared)))
     caption = f"From attack (at least) to proof (at most). {ROUNDED}"
     if len(names) <= MOST_SIDE_BY_SIDE:
-        return Section("Side by side", (Table(caption, ("quantity", *names), tuple(rows)),))
+        return Section("Side by side", (Table(caption, ("quantity, attack to proof", *names), tuple(rows)),))
     reported = [row for row in rows if row[0] != "separation"]  # the advantage again, as a distance
-    columns = ("run", *(str(row[0]) for row in reported))
+    columns = ("run, attack to proof", *(str(row[0]) for row in reported))
     turned = tuple((name, *(row[number] for row in reported)) for number, name in enumerate(names, start=1))
     return Section("Side by side", (Table(caption, columns, turned),))
 

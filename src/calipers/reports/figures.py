@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from calipers.bracket import Bracket, Side
 from calipers.errors import UnsupportedError
@@ -12,7 +14,7 @@ from calipers.reports.chart import Interval, Intervals, Line, axis_for
 from calipers.reports.document import Cell, Figure, Table, at_least, at_most, ends, nearest
 from calipers.reports.points import PROFILE_DEPTHS, profile_grid
 from calipers.reports.readings import Reading, comparable
-from calipers.reports.views import ATTACK, PROOF, View, fit_label, low_rates_view, profile_view, tradeoff_view
+from calipers.reports.views import ATTACK, PROOF, Values, View, fit_label, low_rates_view, profile_view, tradeoff_view
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -42,7 +44,8 @@ _WORDS = {
 def rate_figures(measurement: Measurement, answers: Answers) -> tuple[Figure, Figure]:
     """The trade-off curve on even axes, and where privacy is lost or kept: true positive rates, both axes in logs."""
     curves = [measurement.envelope(side) for side in _SIDES]
-    return _figure(tradeoff_view(), curves, answers), _figure(low_rates_view(), curves, answers)
+    even, low = tradeoff_view(), low_rates_view()
+    return _figure(even, [*map(even.read, curves)], answers), _figure(low, [*map(low.read, curves)], answers)
 
 
 def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bool = True) -> Figure | None:
@@ -58,12 +61,20 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     if with_claim and comparable(answers.runs):
         claimed = measurement.claim.proof.curve(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)
         claims.append(view.line("standard accounting (Poisson, undivided sum)", "claim", claimed.delta))
-    return _figure(view, [measurement.curve(side) for side in _SIDES], answers, claims)
+    # delta at epsilon 0 is the advantage, which the table of all numbers has: one quantity, one bracket.
+    at_zero = (answers.advantage.upper, answers.advantage.lower)
+    bounds = [_from(measurement.curve(side).delta, end) for side, end in zip(_SIDES, at_zero, strict=True)]
+    return _figure(view, bounds, answers, claims)
 
 
-def _figure(view: View, curves: Sequence[Any], answers: Answers, others: Sequence[Line] = ()) -> Figure:
+def _from(values: Values, at_zero: float) -> Values:
+    """The same from another first value on."""
+    return lambda places: np.where(places == 0.0, at_zero, values(places))
+
+
+def _figure(view: View, bounds: Sequence[Values], answers: Answers, others: Sequence[Line] = ()) -> Figure:
     """Proof and attack with what lies between them, the Gaussian fit, and others."""
-    proof, attack = (view.read(curve) for curve in curves)
+    proof, attack = bounds
     lines = [view.line(PROOF, "proof", proof), view.line(ATTACK, "attack", attack)]
     named = (("proof", proof), ("attack", attack))
     columns = view.both(*(view.bound(which, f"{view.says(which)} ({which})", values) for which, values in named))

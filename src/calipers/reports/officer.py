@@ -17,6 +17,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 from calipers.reports.answers import Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.paragraph import report_this
+from calipers.reports.readings import comparable
 from calipers.scope import NOT_DP, in_units, neighbors_text, question_text, unit_name, unit_text
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def reading_section(answers: Answers) -> Section:
         "Standard accounting is the epsilon that common tools print. They assume one way of drawing batches (Poisson "
         "sampling), whether or not it was used."
     )
+    if comparable(answers.runs):
+        standard += " It is refuted where an attack shows more, and then no guarantee of this run."
     texts = (
         *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
@@ -166,12 +169,16 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         return []
     weight = _SHARE / size
     upper = size * measurement.success(weight).upper * (1.0 + 1e-12)
-    said = f"at most {ceil_digits(upper)}" if upper < 1 else "not bounded below 1"
+    said = (
+        f"that probability is at most {ceil_digits(upper)} (proof)"
+        if upper < 1
+        else "no bound below 1 is proven for that"
+    )
     text = (
         f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
         f"share of {floor_digits(weight, 3)} of the population fits exactly one of them by chance with probability "
-        f"below {setting(_SHARE)}. With what was released, that probability is {said} (proof); the truth may be "
-        "much lower, since no attack is computed for this."
+        f"below {setting(_SHARE)}. With what was released, {said}; the truth may be much lower, since no attack is "
+        "computed for this."
     )
     return [in_units(text, answers.runs[0])]
 

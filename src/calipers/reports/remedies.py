@@ -105,7 +105,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     if answers.regret > GOOD_REGRET:
         yield Remedy(
             f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
-            "report the profile or the trade-off curve as well."
+            "report the privacy profile (delta at each epsilon) or the trade-off curve as well."
         )
 
 

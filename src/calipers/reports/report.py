@@ -36,7 +36,7 @@ from calipers.reports.sections import (
 )
 from calipers.reports.standing import badges, is_closed, verdict
 from calipers.reports.views import LOW_RATES
-from calipers.reports.words import describe_calibrated, describe_subject
+from calipers.reports.words import assumed_text, describe_calibrated, describe_subject
 from calipers.scope import adjacency_notice
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def brief_calibration(calibration: Calibration) -> Document:
     return Document(
         kind="calibrate",
         title="Noise for a privacy target",
-        subject=describe_calibrated(calibration),
+        subject=describe_calibrated(calibration) + assumed_text(calibration.phases),
         verdict=sentence,
         badges=(Badge("target met by proof", "good"),),
         opening=(
@@ -203,7 +203,7 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
     return Document(
         kind="measure",
         title="Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of {answers.stated.noun}",
-        subject=describe_subject(answers),
+        subject=describe_subject(answers) + assumed_text(answers.runs),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
         opening=(

@@ -1,8 +1,8 @@
 """The sections of a measurement's report, in the order in which a reader asks.
 
 What the words mean; how private the run is; what an attacker gets, also of a secret; what is not covered; what to
-change; what was run; what that looks like; what the standard accounting would have said; what to write about it; the
-evidence behind the numbers; what else to know; what to sign.
+change; what was run; what that looks like; what the standard accounting would have said; what to write about it; what
+else to know; the evidence behind the numbers; what to sign.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from calipers.calibrate import Calibration
     from calipers.measure import Measurement
 
+ASSUMED_MARK = "(assumed)"
+"""After a setting that nobody named."""
 _FORMAT = {"dataset_size", "batch_size", "steps", "dimension"}
 _NAMES = {name: name.replace("_", " ") for name in KEYS}
 
@@ -71,17 +73,17 @@ def measurement_sections(
         curves_section(measurement, answers),
         claim_section(answers),
         Section("A paragraph to paste", (Prose(_PASTE), Quote(paragraph(answers, measurement.tolerance)))),
-        evidence_section(answers.evidence().items()),
         *notes_section(answers.notes),
+        evidence_section(answers.evidence().items()),
         *signature_section(answers),
     )
 
 
-_LEFT_OUT = "Settings that the description left out stand here with their defaults; check them before you sign."
+_LEFT_OUT = f"Whoever described the run did not say what is marked {ASSUMED_MARK}: check it before you sign."
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
-    "it is about what the data of somebody say who is known to be in the dataset; zero-out, if a policy or a library "
-    "asks for that one: the gradients become zero, and the place in the batches stays."
+    "it is known whose data were used and the promise is about what they say; zero-out, if a policy or a library asks "
+    "for that one: the gradients become zero, and the place in the batches stays."
 )
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
 
@@ -93,8 +95,9 @@ def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> S
     keys = [key for key in KEYS if key not in reported and any(key in run.to_dict() for run in runs)]
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
-    rows.append(("privacy unit", *(unit_text(run) for run in runs)))
-    blocks: list[Block] = [Prose(_LEFT_OUT), Table("Settings", columns, tuple(rows))]
+    rows.append(("privacy unit", *(f"{unit_text(run)}{'' if run.unit else f' {ASSUMED_MARK}'}" for run in runs)))
+    said = (Prose(_LEFT_OUT),) if any(ASSUMED_MARK in cell for row in rows for cell in row) else ()
+    blocks: list[Block] = [*said, Table("Settings", columns, tuple(rows))]
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
     blocks.append(Code(run_file(runs)))
@@ -111,10 +114,16 @@ def _setting_text(run: Run, key: str) -> str:
         "normalization": divisor_text(run),
         "adjacency": f"neighbors differ by {neighbors_text(run)}",
         "view": VIEWS[run.view],
+        "last_batch": "a last batch that is not full is " + {"drop": "left out", "keep": "used"}[run.last_batch],
+        "reshuffle": f"{_DRAWN.get(run.sampler, 'the order is')} drawn {_ANEW[run.reshuffle]}",
     }
-    if key in meanings:
-        return f"{value}: {meanings[key]}"
-    return setting(value) if isinstance(value, float) else str(value)
+    said = setting(value) if isinstance(value, float) else str(value)
+    words = f"{said}: {meanings[key]}" if key in meanings else said
+    return f"{words} {ASSUMED_MARK}" if key in run.assumed else words
+
+
+_DRAWN = {"balls-and-bins": "the batch of each record is"}
+_ANEW = {"every-epoch": "anew for every epoch", "once": "once for all epochs"}
 
 
 def run_file(runs: Sequence[Run]) -> str:
@@ -232,8 +241,8 @@ def attacker_section(answers: Answers) -> Section:
             Prose(
                 f"The attacker wants to know {question_text(adjacency, name)}, and accepts a rate of false alarms. The "
                 "table bounds how often the best such attack says yes where yes is right (or no where no is right, if "
-                "that is more). The first number is reached by an explicit attack, on the data it chooses as the "
-                f"evidence below says; the second holds against {_adversary(answers)}, on all data."
+                "that is more). The first number is reached by an explicit attack, on the data that the "
+                f"evidence below describes; the second holds against {_adversary(answers)}, on all data."
                 f"{_ANOTHER.get(adjacency, '').format(name=name)}"
             ),
             Table(
@@ -273,17 +282,17 @@ def claim_section(answers: Answers) -> Section:
     if answers.stated is not None:
         intro += f" {answers.stated.about_claim}"
     elif is_claimed_run(answers.runs):
-        intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
+        intro += " That is what was executed here, so its number and the proof are about the same mechanism."
     elif not comparable(answers.runs):
         intro += (
             f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."
             f"{_refuted_elsewhere(answers)}"
         )
     elif answers.runs[0].adjacency == "zero-out":
-        intro += " Of Poisson sampling it is the epsilon for zeroed-out records too."
+        intro += " For Poisson sampling, zeroing out a record has the same epsilon as adding or removing it."
     times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
     notices = (
-        f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon that is claimed."
+        f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon of standard accounting."
         for at, ratio in times
     )
     return usual_section(intro, claim_rows(answers), *map(Notice, notices))
@@ -298,7 +307,7 @@ def _refuted_elsewhere(answers: Answers) -> str:
         claim = claims.get(one.delta, math.inf)
         if one.adjacency == "add-remove" and not one.last_batch and one.epsilon and one.epsilon.lower > claim:
             shown = f"at least {floor_digits(one.epsilon.lower)} at delta = {setting(one.delta)}"
-            return f" For {one.words} an attack shows an epsilon of {shown}, so there the claim is refuted."
+            return f" For {one.words} an attack shows an epsilon of {shown}, so there standard accounting is refuted."
     return ""
 
 
@@ -306,16 +315,22 @@ def usual_section(
     reported: str, rows: Sequence[tuple[Cell, ...]], *notices: Notice, whose: tuple[str, ...] = ()
 ) -> Section:
     """What mainstream accounting would have said, row by row, after the column `whose` where there are several runs."""
-    caption = f"Standard accounting (Poisson) next to the bracket{'s' if whose else ''}"
+    caption = "Standard accounting (Poisson) next to the two bounds"
     table = (Table(caption, (*whose, *_CLAIM_COLUMNS), tuple(rows)),) if rows else ()
     return Section("What standard accounting (Poisson) would have said", (Prose(reported), *table, *notices))
 
 
 USUAL = (
-    "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
+    "Standard accounting reports the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
     "adjacency, whatever was executed."
 )
-_CLAIM_COLUMNS = ("quantity", "standard accounting", "at least (attack)", "at most (proof)", "so the claim is")
+_CLAIM_COLUMNS = (
+    "quantity",
+    "standard accounting",
+    "at least (attack)",
+    "at most (proof)",
+    "so standard accounting is",
+)
 
 
 def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:

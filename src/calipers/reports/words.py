@@ -47,3 +47,14 @@ def describe_calibrated(calibration: Calibration) -> str:
 def describe_subject(answers: Answers) -> str:
     """What was measured: the phases of a run, or what is stated."""
     return describe_phases(answers.runs) if answers.stated is None else answers.stated.sentence
+
+
+def assumed_text(runs: Sequence[Run]) -> str:
+    """On a line of its own, the settings that nobody named and what they are taken to be; empty where there are none.
+
+    Of several phases, those that one of them leaves open.
+    """
+    found = {key: run.to_dict()[key] for run in runs for key in run.assumed if key in run.to_dict()}
+    if not found:
+        return ""
+    return "\nAssumed, since nobody said it: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."

@@ -1,0 +1,39 @@
+"""Why no amount of noise meets a target, and the phases of a run with other noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from calipers.errors import InputError
+from calipers.run import DATA_DEPENDENT, Run
+
+
+def out_of_reach(phases: tuple[Run, ...], most: float, meets: Callable[[tuple[Run, ...]], bool]) -> InputError:
+    """The refusal of a target that the most noise does not meet.
+
+    Args:
+        phases: of the run, none where more than a run is calibrated.
+        most: the largest noise multiplier that was tried.
+        meets: whether the target is proven for these phases.
+
+    Returns:
+        An error that blames the divisor where the same noise meets the target without one, and the target elsewhere.
+    """
+    reason = "it is too strict."
+    divided = [run.normalization for run in phases if run.normalization in DATA_DEPENDENT]
+    if divided and meets(tuple(run.replace(normalization="none") for run in with_noise(phases, most))):
+        reason = (
+            f"the reason is the divisor. With normalization={divided[0]!r} one record changes the number that sum and "
+            "noise are divided by, and the scale of the noise shows that however much noise there is. Divide by a "
+            "public constant (normalization='constant'), and the target can be met."
+        )
+    return InputError(f"No noise_multiplier up to {most:g} meets the target; {reason}")
+
+
+def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:
+    """The phases with that noise in the first, and in the others the same multiple of it as before."""
+    first = phases[0].noise_multiplier
+    return tuple(
+        phase.replace(noise_multiplier=noise if phase is phases[0] else noise * (phase.noise_multiplier / first))
+        for phase in phases
+    )
