@@ -23,8 +23,8 @@ from calipers.run import Run
 
 QUESTIONS = Questions(epsilons=(0.5,))
 # Fixed batches of one epoch are one Gaussian mechanism: mu = 1/noise_multiplier, everything in closed form.
-FIXED = Run(sample_rate=0.1, steps=10, noise_multiplier=2.0, sampler="deterministic")
-POISSON = Run(sample_rate=0.1, steps=10, noise_multiplier=2.0)
+FIXED = Run(sample_rate=0.1, steps=10, noise_multiplier=2.0, sampler="deterministic", adjacency="zero-out")
+POISSON = Run(sample_rate=0.1, steps=10, noise_multiplier=2.0, adjacency="zero-out")
 # Its answers have a note that is not the measurement's own: what the divisor does to datasets of another size.
 FLOORED = Run(sample_rate=0.5, steps=1, noise_multiplier=5.0, dataset_size=4, normalization="floor", dimension=2)
 MU = 0.5

@@ -299,7 +299,7 @@ class _Search:
             step *= 2.0
 
     def _meets(self, runs: tuple[Run, ...], tolerance: float) -> bool:
-        return self.target.excess(self.target.read(measure(runs, tolerance=tolerance)).upper) <= 0.0
+        return self.target.excess(self.target.upper(measure(runs, tolerance=tolerance))) <= 0.0
 
     def _predicted(self, step: float) -> float:
         """A little more than the way to the target along the last two of the side that is known; else the `step`."""
