@@ -199,3 +199,16 @@ def test_the_law_of_a_block_has_its_values_as_calls() -> None:
 def test_where_nothing_was_computed_nothing_is_claimed(sigma: float, epsilon: float, work: float) -> None:
     """Long grids, little noise and huge epsilons are left to worst-case sums."""
     assert recursion_divergence(zeroed_out(sigma, epsilon, False), 5_000, 1.0, replace(QUICK, work=work)) == 1.0
+
+
+def test_what_every_use_of_a_term_adds_is_added_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terms that say 0.01 more than they do make (r/M) V_M larger by r times 0.01."""
+    before = recursion_divergence(zeroed_out(2.0, 0.1, False), 20, 0.9, QUICK)
+
+    def more(*asked: object) -> object:
+        found = cell_on_grid(*asked)  # type: ignore[arg-type]
+        return replace(found, error_term=found.error_term + 0.01)
+
+    monkeypatch.setattr(recursion, "cell_on_grid", more)
+    after = recursion_divergence(zeroed_out(2.0, 0.1, False), 20, 0.9, QUICK)
+    assert after - before == pytest.approx(0.009, rel=1e-9)

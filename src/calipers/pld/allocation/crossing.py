@@ -16,7 +16,7 @@ CELL = 0.002
 """Width of a cell, as a share of epsilon: the chord is less than 2e-5 of epsilon beyond the profile."""
 _NEAR, _VERY_NEAR = 0.15, 0.02
 """Of epsilon: so near to two values, or to one of them, nobody need look again."""
-_LOOKS, _CELLS = 12, 8
+_LOOKS, _ENDS = 12, 16
 
 
 class Crossing:
@@ -60,25 +60,22 @@ class Crossing:
 
     def proven(self, fine: Callable[[float], tuple[float, float]], guess: float) -> float:
         """At least the smallest epsilon with divergence at most delta, by proven nodes of neighboring epsilons."""
-        delta, best = self._delta, self._most
-        known: dict[int, tuple[float, float]] = {}
-        tried: set[int] = set()
-        cell, before = math.floor(math.log(guess) / CELL), (0.0, math.exp(self._log_start))
-        while cell not in tried and len(tried) < _CELLS:
-            tried.add(cell)
-            known |= {end: fine(math.exp(CELL * end)) for end in (cell, cell + 1) if end not in known}
-            first, last = known[cell], known[cell + 1]
-            best = min([best, *(node for node, value in (first, last) if value <= delta)])
-            if last[1] <= delta < first[1]:
-                return min(best, _on_chord(first, last, delta))
-            if len(tried) > 1:  # values at two cells say more about the slope than what was known
-                rise = self._bent(math.log(max(first[1], 1e-300))) - self._bent(math.log(max(before[1], 1e-300)))
-                slope = rise / (first[0] - before[0])
-                self._slope = slope if slope > 0.0 else self._slope
-            before = first
-            following = math.floor(math.log(self.moved(*first)) / CELL)
-            cell = min(following, cell - 1) if first[1] <= delta else max(following, cell + 1)
-        return best
+        delta, end = self._delta, round(math.log(guess) / CELL)
+        low, high = -math.inf, math.inf  # ends of cells: the last one above delta, and the first one that is not
+        known: dict[float, tuple[float, float]] = {}
+        while high - low > 1 and len(known) < _ENDS:
+            node, value = known[end] = fine(math.exp(CELL * end))
+            low, high = (low, end) if value <= delta else (end, high)
+            if len(known) > 1:  # two values say more about the slope than what was known
+                (first, above), (last, below) = min(known.values()), max(known.values())
+                rise = self._bent(math.log(max(below, 1e-300))) - self._bent(math.log(max(above, 1e-300)))
+                self._slope = rise / (last - first) if rise > 0.0 else self._slope
+            following = math.log(max(self.moved(node, value), 1e-300)) / CELL
+            end = max(math.floor(following), end + 1) if value > delta else min(math.ceil(following), end - 1)
+            end = int(min(max(end, low + 1), high - 1))
+        if high - low > 1:
+            return min([self._most, *(node for node, value in known.values() if value <= delta)])
+        return min(self._most, _on_chord(known[low], known[high], delta))
 
 
 def _on_chord(first: tuple[float, float], last: tuple[float, float], delta: float) -> float:

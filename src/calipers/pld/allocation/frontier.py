@@ -121,14 +121,11 @@ def placed(cell: Cell, epsilon: float, offset: float, step: float, ends: tuple[i
     excess = _SLACK * step * float(masses @ np.maximum(values - high, 0.0))
     values = np.clip(values, low, high)
     index = np.minimum(np.floor(values).astype(np.intp), high - 1)
-    up, index, size = masses * (values - index), index - low, high - low + 1
-    out: FloatArray = np.zeros(size)
-    most, parts = 0, points // _ACROSS
-    for begin in range(parts):
-        part = slice(begin, None, parts)
-        out += np.bincount(index[part], masses[part] - up[part], size)
-        out += np.bincount(index[part] + 1, up[part], size)
-        most = max(most, int(np.bincount(index[part]).max()))
+    up, size, parts = masses * (values - index), high - low + 1, points // _ACROSS
+    index += np.arange(len(index)) % parts * size - low
+    split = np.bincount(index, masses - up, parts * size)
+    split[1:] += np.bincount(index, up, parts * size)[:-1]
+    out, most = split.reshape(parts, size).sum(axis=0), int(np.bincount(index).max())
     # Masses add up to one below, so a share of each that rounding takes moves means by that share of E|X + offset|.
     spread = 4.0 * UNIT_ROUNDOFF * (most + parts) * (step * float(masses @ np.abs(values)) + abs(offset) / parts)
     beyond = 2.0 * float(ndtr(-_REACH))  # E[A] beyond either reach, as the other factor's mean is 1

@@ -47,9 +47,9 @@ the last number are not looked at."""
 _LOG_TAIL = -40.0
 _FEWEST, _LARGEST_WIDTH = 4, 3.0
 """Batches of an epoch, and deviations of the noise of a gradient, with which the rule of rejection is tried."""
-_CLOSE, _UNCLEAR, _ALIKE = 2.0, 1.5, 0.1
-"""By which factor rough bounds must differ to be clear, and from which shift on they never are; shares of epsilon for
-which the same constants are used."""
+_WORSE, _ALIKE = 1.02, 0.25
+"""By which factor rough bounds of two rules must differ to be clear, and shares of epsilon for which that, and the
+constants of rejection, are found once."""
 _CAREFUL, _NOISY = 3.0, 0.8
 """Where gradients are below so many deviations of the noise, estimates between the epsilons that were scanned are too
 large by such a factor, but what is exposed is not."""
@@ -86,7 +86,7 @@ class FullEpoch(ShuffledEpoch):
 
     def chosen(self, epsilon: float, reverse: bool) -> Majorant | None:
         """The pool and the weights that seem best at epsilon >= 0."""
-        return _chosen(self, reverse, epsilon)[0]
+        return _chosen(self, reverse, epsilon)
 
     def payoff(self, epsilon: float, reverse: bool, majorant: Majorant) -> Vertices:
         """J, as a function of the sum of later batches."""
@@ -100,13 +100,18 @@ class FullEpoch(ShuffledEpoch):
 
     def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """As `worst_case`, with the recursion in place of worst-case terms; 1 where not tried."""
-        plans = [plan for plan in _planned(self, reverse, epsilon) if plan.many > 1]
-        return min((_by_dynamic_program(self, epsilon, reverse, plan, effort) for plan in plans), default=1.0)
+        found = 1.0
+        for rejected, worse in _rules(self, reverse, _near(epsilon)):
+            plan = None if worse and found < 1.0 else _plan(self, reverse, epsilon, rejected)
+            if plan is not None and plan.many > 1:
+                found = min(found, _by_dynamic_program(self, epsilon, reverse, plan, effort))
+        return found
 
     def worst_case(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta), with the rules and the weights that seem best."""
-        plans = _planned(self, reverse, epsilon)
-        found = [self.with_majorant(plan, epsilon, reverse, resolution, log_tail) for plan in plans]
+        rules = [rejected for rejected, worse in _rules(self, reverse, _near(epsilon)) if not worse]
+        plans = [_plan(self, reverse, epsilon, rejected) for rejected in rules]
+        found = [self.with_majorant(plan, epsilon, reverse, resolution, log_tail) for plan in plans if plan is not None]
         return min(found, key=lambda node: node[1], default=(epsilon, 1.0))
 
     def with_majorant(
@@ -130,27 +135,33 @@ def _by_dynamic_program(epoch: FullEpoch, epsilon: float, reverse: bool, majoran
     return epoch.exposed(found, majorant, epsilon)
 
 
-@lru_cache(maxsize=4096)
-def _planned(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majorant, ...]:
-    """The weights of the rule with the least bound, about, or of both where that is not clear."""
-    chosen, value = _chosen(epoch, reverse, epsilon, pools=False)
-    plans = [] if chosen is None else [(value, chosen)]
-    if epoch.rounds >= _FEWEST and epoch.sigma * _LARGEST_WIDTH >= 1.0:
-        plan, value = _rejection(epoch, reverse, epsilon)
-        plans.append((epoch.first * value, plan))
-    least = min((value for value, _ in plans), default=0.0)
-    clear = epoch.shift < _UNCLEAR
-    return tuple(plan for value, plan in plans if value <= _CLOSE * least or not clear)
+@lru_cache(maxsize=1024)
+def _rules(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[tuple[bool, bool], ...]:
+    """Both rules, or one: whether it is that of rejection, and whether another is clearly better; best first."""
+    plans = [(rejected, _plan(epoch, reverse, epsilon, rejected)) for rejected in (False, True)]
+    rough = reverse, _SCAN_RESOLUTION, _LOG_TAIL
+    found = sorted((epoch.with_majorant(plan, epsilon, *rough)[1], each) for each, plan in plans if plan is not None)
+    return tuple((rejected, value > _WORSE * found[0][0]) for value, rejected in found)
 
 
-def _rejection(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majorant, float]:
-    """The constants of rejection with the least bound, about, and what it is; the same for neighboring epsilons."""
-    step = round(math.log(epsilon) / _ALIKE) if epsilon > 0.0 else None
-    return _rejection_at(epoch, reverse, 0.0 if step is None else math.exp(_ALIKE * step))
+def _plan(epoch: FullEpoch, reverse: bool, epsilon: float, rejected: bool) -> Majorant | None:
+    """The weights of one rule with the least bound, about."""
+    if not rejected:
+        return _chosen(epoch, reverse, epsilon, pools=False)
+    if epoch.rounds < _FEWEST or epoch.sigma * _LARGEST_WIDTH < 1.0:
+        return None
+    return _rejection_at(epoch, reverse, _near(epsilon))
+
+
+def _near(epsilon: float) -> float:
+    """One of few epsilons."""
+    return math.exp(_ALIKE * round(math.log(epsilon) / _ALIKE)) if epsilon > 0.0 else 0.0
 
 
 @lru_cache(maxsize=1024)
-def _rejection_at(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majorant, float]:
+def _rejection_at(epoch: FullEpoch, reverse: bool, epsilon: float) -> Majorant:
+    """The constants of rejection with the least bound, about."""
+
     def worths(counts: FloatArray) -> FloatArray:
         return counts * _worst_case(epoch, reverse, epsilon, counts)
 
@@ -158,19 +169,14 @@ def _rejection_at(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[Majo
 
 
 @lru_cache(maxsize=4096)
-def _chosen(epoch: FullEpoch, reverse: bool, epsilon: float, pools: bool = True) -> tuple[Majorant | None, float]:
-    """The weights with the least bound, about, from rough sums of 1, 2, 4, ... terms, and what it is."""
+def _chosen(epoch: FullEpoch, reverse: bool, epsilon: float, pools: bool = True) -> Majorant | None:
+    """The weights with the least bound, about, from rough sums of 1, 2, 4, ... terms."""
     majorants, alike, exposed, alone = _majorants(epoch, pools)
     if not majorants:
-        return None, math.inf
-    added = _careful(epoch) * (exposed * epoch.known(epsilon) + alone)
-    values = _worst_case(epoch, reverse, epsilon, alike) + added
-    best = int(np.argmin(values))
-    return majorants[best], float(values[best])
-
-
-def _careful(epoch: FullEpoch) -> float:
-    return _CAREFUL if epoch.sigma * _NOISY > 1.0 else 1.0
+        return None
+    careful = _CAREFUL if epoch.sigma * _NOISY > 1.0 else 1.0
+    values = _worst_case(epoch, reverse, epsilon, alike) + careful * (exposed * epoch.known(epsilon) + alone)
+    return majorants[int(np.argmin(values))]
 
 
 @lru_cache(maxsize=32)
@@ -182,11 +188,8 @@ def _majorants(epoch: FullEpoch, several: bool) -> tuple[list[Majorant], FloatAr
     found = [find_majorant(r, *sizes, exponent, pool, raised) for pool in pools for exponent in EXPONENTS]
     majorants = [each for each in found if each is not None]
     squares = [each.squares(1.0 / epoch.sigma) + each.pool**2 for each in majorants]
-    exposed, alone = (
-        [each.exposed for each in majorants],
-        [epoch.first * each.pool * each.alone for each in majorants],
-    )
-    return majorants, epoch.first**-2 / np.array(squares), np.array(exposed), np.array(alone)
+    alone = [epoch.first * each.pool * each.alone for each in majorants]
+    return majorants, epoch.first**-2 / np.array(squares), np.array([e.exposed for e in majorants]), np.array(alone)
 
 
 def _worst_case(epoch: FullEpoch, reverse: bool, epsilon: float, rounds: FloatArray) -> FloatArray:

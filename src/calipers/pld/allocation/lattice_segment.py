@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from calipers.numerics.types import FloatArray
 
@@ -102,7 +101,10 @@ def convolved(many: FloatArray, one: FloatArray) -> FloatArray:
     number = -(-n // _BLOCK)
     cut: FloatArray = np.zeros((count, number * _BLOCK))
     cut[:, :n] = many
-    shifted = sliding_window_view(np.pad(one, _BLOCK - 1), _BLOCK)[:, ::-1].T.copy()
+    padded: FloatArray = np.zeros(m + 2 * (_BLOCK - 1))
+    padded[_BLOCK - 1 : _BLOCK - 1 + m] = one
+    last, each = (_BLOCK - 1) * padded.itemsize, padded.itemsize
+    shifted = np.ndarray((_BLOCK, m + _BLOCK - 1), np.float64, padded, last, (-each, each)).copy()
     found: FloatArray = np.zeros((count, number * _BLOCK + m - 1))
     parts = cut.reshape(count, number, _BLOCK) @ shifted
     for i in range(number):

@@ -18,7 +18,7 @@ _DEPTH_STEP, _DEEPER = 6.0, 4.0
 _BELOW = 18.0
 """How much deeper than the depth of a PLD its last values are resolved at most."""
 
-_GROWTH = 0.58
+_GROWTH = 0.85
 """Times the gap: the share of epsilon to which gaps may grow, as long as that is small against one release's shift, the
 width of the far tail."""
 

@@ -58,6 +58,7 @@ class Effort:
         points: Of the factors of a term; splitting adds about (20/points)^2/6 to its variance.
         work: Rounds times places of the grid, at most; where it does not suffice the epoch is divided into blocks.
         mixed: The grid is finer for a normal tail where that is worth more than this share of what one large term is.
+        rare: So many times coarser is the grid where one large term decides.
     """
 
     step: float
@@ -66,13 +67,14 @@ class Effort:
     points: int
     work: float
     mixed: float = 1.0
+    rare: float = 1.0
 
 
-_FEW_CELLS = (0.0, 0.004, 0.025, 0.1, 0.3, 0.7, 0.9, 0.975, 0.996, 1.0)
+_FEW_CELLS = (0.0, 0.006, 0.035, 0.14, 0.36, 0.64, 0.86, 0.965, 0.994, 1.0)
 _MANY_CELLS = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
 _BETWEEN = (0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993, 0.9985, 0.9995)
 _MOST_CELLS = tuple(sorted({*_MANY_CELLS, *_BETWEEN}))
-QUICK = Effort(0.25, _FEW_CELLS, 6, 400, 4e5)
+QUICK = Effort(0.25, _FEW_CELLS, 6, 400, 4e5, rare=2.0)
 USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
 FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
 FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
@@ -83,8 +85,9 @@ but the value at the start and many small terms decide: the latter is less than 
 about as small a share."""
 _MOST_LOSSES = 15.0
 """Deviations up to which heavy losses are followed."""
-_TAIL = 2.2
-"""Deviations beyond which a normal tail needs a finer grid: a share v of variance moves it by about z^2 v / 2."""
+_TAIL, _DECIDES = 2.2, 0.01
+"""Deviations beyond which a normal tail needs a finer grid: a share v of variance moves it by about z^2 v / 2. And the
+share of what one large term is worth below which small ones do not count."""
 _LOSSES = 4.0
 """Deviations of the observation up to which heavy losses stay within the grid."""
 _LARGEST_SHIFT, _LARGEST_EPSILON = 2.6, 20.0
@@ -143,6 +146,8 @@ class _Problem:
         step = self.effort.step * self.deviation
         if normal > self.effort.mixed * jumps:
             step *= min(1.0, _TAIL / max(z, 1e-9))
+        elif normal < _DECIDES * jumps:
+            step *= self.effort.rare
         return -self.start / math.ceil(-self.start / step) if -self.start > step else step
 
     @property

@@ -34,8 +34,8 @@ from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
 _SLACK = 1.0 + 1e-10
 """Covers the rounding of closed forms and of sums over stages."""
-_PLACES, _NEAREST, _FARTHEST = 200, 1e-3, 1e7
-"""Places of the payoff on either side of 0, in units of the width of a term."""
+_PLACES, _NEAREST, _FARTHEST, _ROUGHLY = 200, 1e-3, 1e7, 4
+"""Places of the payoff on either side of 0, in units of the width of a term; every fourth one where it is rough."""
 _PARTS, _LEVELS = np.arange(1, 49) / 48.0, np.arange(1, 401) / 400.0
 """Right ends of intervals: of v, and of t in units of its largest value."""
 _SHORT, _STAGES, _LITTLE = np.geomspace(0.002, 0.4, 10), (0.35, 0.2, 0.1, 0.05), -14.0
@@ -60,10 +60,10 @@ def rejection_payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float
 
 
 def _payoffs(
-    term: WorstCaseTerm, known: float, rounds: int, lack: float, count: int, all_stages: Sequence[int]
+    term: WorstCaseTerm, known: float, rounds: int, lack: float, count: int, all_stages: Sequence[int], every: int = 1
 ) -> list[Vertices]:
-    """The vertices of T_1 for every number of stages."""
-    places, found = _payoff(term, known, rounds, lack, count, all_stages)
+    """The vertices of T_1 for every number of stages, from `every` so many places only."""
+    places, found = _payoff(term, known, rounds, lack, count, all_stages, every)
     # Beyond the last place no slope is larger than 1/(1 - d).
     farther = found[:, -1:] + places[-1] * (rounds - 1) / count
     farthest = np.append(places, 2.0 * places[-1])
@@ -71,15 +71,15 @@ def _payoffs(
 
 
 def _payoff(
-    term: WorstCaseTerm, known: float, rounds: int, lack: float, count: int, all_stages: Sequence[int]
+    term: WorstCaseTerm, known: float, rounds: int, lack: float, count: int, all_stages: Sequence[int], every: int
 ) -> tuple[FloatArray, FloatArray]:
     """Places, and a row of values for every number of stages: later ones begin with fewer of them."""
     kept, drift = count / (rounds - 1), math.expm1(term.epsilon)
     accepted = acceptance(gradient_width(term), 1.0 - kept)
-    sizes = _sizes(term)
+    sizes = _sizes(term)[::every]
     places = np.concatenate((-sizes[::-1], [0.0], sizes))
     # E[(X + w s)+] is convex, and so is the same less s E[w]: chords lie above.
-    below, above = (_squared(term, side) / (1.0 - kept) for side in (0, 1))
+    below, above = (_squared(term, side)[::every] / (1.0 - kept) for side in (0, 1))
     alone = np.minimum(known, np.concatenate((below[::-1], [known], above - drift)))
     last = np.array(all_stages)
     values = np.repeat((rounds - last)[:, None] * known, len(places), axis=1)
@@ -114,8 +114,8 @@ def acceptance(width: float, short: float) -> float:
 
 def find_rejection(
     term: WorstCaseTerm, known: float, rounds: int, worths: Callable[[FloatArray], FloatArray]
-) -> tuple[Majorant, float]:
-    """The numbers of weights and of stages with the least bound, about, and what that is, over B/N.
+) -> Majorant:
+    """The numbers of weights and of stages with the least bound, about.
 
     Args:
         term: What bounds the shifts, and epsilon >= 0.
@@ -130,14 +130,13 @@ def find_rejection(
         little = min(math.log(max(worth, 1e-300)) - math.log(max(rounds * known, 1e-300)), 0.0) + _LITTLE
         most = math.ceil(little / left) if left < 0.0 else rounds
         all_stages = sorted({min(most, math.ceil(share * (rounds - 1))) for share in _STAGES})
-        payoffs = _payoffs(term, known, rounds, 0.0, count, all_stages)
+        payoffs = _payoffs(term, known, rounds, 0.0, count, all_stages, _ROUGHLY)
         for stages, (places, values) in zip(all_stages, payoffs, strict=True):
             plan = Majorant(count - 1, 1.0, 1, 1.0, 0.0, stages=stages)
             slopes = np.diff(values) / np.diff(places)
             stop_losses = _rough(term, count, worth, -places[:-1])
             found.append((float(values[0] + np.diff(slopes, prepend=0.0) @ stop_losses), plan))
-    value, plan = min(found)
-    return plan, value
+    return min(found)[1]
 
 
 def _rough(term: WorstCaseTerm, later: int, worth: float, sums: FloatArray) -> FloatArray:

@@ -52,7 +52,7 @@ _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the multi-resolution grids that find a single answer and of those that give it."""
 _GRID = 0.25
 """Resolution of the multi-resolution grids of a PLD."""
-_GAP, _FINE_GAP = 0.24, 0.12
+_GAP, _FINE_GAP = 0.2, 0.1
 """Gaps between the nodes of a PLD in deviations of log L, and of a finer one."""
 _FAR, _FARTHEST = 1e-9, 2e-12
 """What an epoch shows so rarely decides little: below the second nodes are usually twice as far apart."""
@@ -152,17 +152,14 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         known = self.known(epsilon)
         log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
-        orientations = (
-            self.orientations if epsilon > 0.0 else self.orientations[:1]
-        )  # at 0 it is the total variation, which has no direction
+        # At 0 it is the total variation, which has no direction.
+        orientations = self.orientations if epsilon > 0.0 else self.orientations[:1]
         return min(known, max(self._delta_one_direction(epsilon, reverse, log_tail) for reverse in orientations))
 
     def _delta_one_direction(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
-        before, by_dynamic_program = (
-            max(0.0, epsilon - 1e-11 * (1.0 + epsilon)),
-            self.by_dynamic_program(epsilon, reverse, USUAL),
-        )
+        before = max(0.0, epsilon - 1e-11 * (1.0 + epsilon))
+        by_dynamic_program = self.by_dynamic_program(epsilon, reverse, USUAL)
         if by_dynamic_program < _CLEAR * self.node(before, reverse, _ROUGH, log_tail)[1]:
             return by_dynamic_program
         node, value = self.node(before, reverse, _FINE, log_tail)
