@@ -38,9 +38,9 @@ _PLACES, _NEAREST, _FARTHEST, _ROUGHLY = 200, 1e-3, 1e7, 4
 """Places of the payoff on either side of 0, in units of the width of a term; every fourth one where it is rough."""
 _PARTS, _LEVELS = np.arange(1, 49) / 48.0, np.arange(1, 401) / 400.0
 """Right ends of intervals: of v, and of t in units of its largest value."""
-_SHORT, _STAGES, _LITTLE = np.geomspace(0.002, 0.4, 10), (0.35, 0.2, 0.1, 0.05), -14.0
-"""What is tried: d, and stages as shares of all batches, at most until so little of the answer is left
-(a logarithm)."""
+_SHORT, _STAGES, _LITTLE, _MOST_STAGES = np.geomspace(0.002, 0.4, 10), (0.35, 0.2, 0.1, 0.05), -14.0, 1000
+"""What is tried: d, and stages as shares of all batches, at most until so little of the answer is left (a logarithm),
+and at most so many."""
 
 
 def rejection_payoff(term: WorstCaseTerm, known: float, rounds: int, lack: float, plan: Majorant) -> Vertices:
@@ -128,7 +128,7 @@ def find_rejection(
     for count, worth in zip(counts.tolist(), worths(counts).tolist(), strict=True):
         left = math.log1p(-min(acceptance(width, 1.0 - count / (rounds - 1)), 0.999))
         little = min(math.log(max(worth, 1e-300)) - math.log(max(rounds * known, 1e-300)), 0.0) + _LITTLE
-        most = math.ceil(little / left) if left < 0.0 else rounds
+        most = min(math.ceil(little / left), _MOST_STAGES) if left < 0.0 else _MOST_STAGES
         all_stages = sorted({min(most, math.ceil(share * (rounds - 1))) for share in _STAGES})
         payoffs = _payoffs(term, known, rounds, 0.0, count, all_stages, _ROUGHLY)
         for stages, (places, values) in zip(all_stages, payoffs, strict=True):
