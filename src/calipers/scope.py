@@ -72,6 +72,12 @@ def neighbors_text(run: Run) -> str:
     return in_units(scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}", run)
 
 
+def only_side(runs: Sequence[Run]) -> str:
+    """'adding' or 'removing', where the numbers are for that alone since nothing finite holds for the other."""
+    sided = [run for run in runs if run.adjacency == "add-remove" and scheme_of(run).neighbors(run, "") is not None]
+    return neighbors_text(sided[0]).split()[0] if sided else ""
+
+
 _QUESTIONS = {
     "add-remove": "whether one given {name} was in the data",
     "zero-out": "whether one given {name} was used, or its gradients were set to zero (its place in the batches stays)",
@@ -140,8 +146,16 @@ def last_batch_matters(run: Run) -> bool:
 
 
 def adjacency_notice(runs: Sequence[Run]) -> str:
-    """That zero-out was chosen where nobody named the neighbors, and what it does not promise; else empty."""
+    """That zero-out was chosen where nobody named the neighbors, or that the numbers are for adding or removing alone,
+    and what is not promised; else empty.
+    """
     run = runs[0] if runs else None
+    if side := only_side(runs):
+        other = "removing" if side == "adding" else "adding"
+        return (
+            f"The numbers are for {side} one {unit_name(runs)} only: {other} one changes the number of batches, which "
+            "anybody can count, and no finite epsilon holds for that."
+        )
     if run is None or "adjacency" not in run.assumed or run.adjacency != "zero-out":
         return ""
     return (

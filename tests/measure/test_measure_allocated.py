@@ -274,7 +274,7 @@ def test_the_evidence_names_the_test_at_what_was_asked() -> None:
     nothing = measure(dealt("shuffle", 100, 1, 50.0)).epsilon(0.5).lower_evidence.statement
     assert nothing.endswith("No test on the sum of all scores was found to show more than 0 here.")
     left_out = measure(dealt("shuffle", 7, 2, 1.0)).delta(0.1).lower_evidence.statement
-    assert "r = 0.8571428571" in left_out
+    assert "p = 0.8571428571 the share of records an epoch keeps" in left_out
 
 
 def test_a_claim_that_an_attack_refutes_is_measured() -> None:

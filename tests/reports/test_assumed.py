@@ -85,3 +85,14 @@ def test_what_reshuffle_means_is_said_for_each_sampler() -> None:
         rows = dict(run_section((Run(**DIVIDED | {"sampler": sampler}),)).blocks[1].rows)
         assert rows["reshuffle"] == f"every-epoch: {said} anew for every epoch (assumed)"
     assert "reshuffle" not in dict(run_section((Run(**DIVIDED | {"sampler": "poisson"}),)).blocks[1].rows)
+
+
+def test_numbers_for_adding_alone_say_so_in_the_first_sentence() -> None:
+    """Of 4 x 10 records removing one takes a batch away; of 39 adding one brings a batch."""
+    sided = Run(**DIVIDED, last_batch="drop", adjacency="add-remove")
+    assert "This is for adding one record only." in words(sided)
+    assert "removing one changes the number of batches" in words(sided)
+    assert "This is for removing one record only." in words(sided.replace(dataset_size=39))
+    assert "only." not in words(sided.replace(dataset_size=42))
+    found = brief_calibration(solve(sided, epsilon=3.0, delta=1e-5))
+    assert "is enough for epsilon = 3, delta = 1e-5 for adding one record only: " in " ".join(to_text(found).split())

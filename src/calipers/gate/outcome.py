@@ -24,8 +24,7 @@ from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.phases import as_phases
 from calipers.run import Run
-from calipers.samplers import scheme_of
-from calipers.scope import FIXED_SHORT, NOT_DP, adjacency_notice, last_batch_matters, scope_text
+from calipers.scope import FIXED_SHORT, NOT_DP, adjacency_notice, last_batch_matters, only_side, scope_text
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
 """Tried in turn while a bound is nearer to the budget than the numerical width."""
@@ -100,7 +99,7 @@ def check(
     if not attained:
         bracket = Bracket(0.0, bracket.upper, bracket.lower_evidence, bracket.upper_evidence)
     outcome = _outcome(bracket, budget)
-    sided = any(run.adjacency == "add-remove" and scheme_of(run).neighbors(run, "") is not None for run in runs)
+    sided = bool(only_side(runs))
     if sided and outcome is Outcome.WITHIN:
         outcome = Outcome.UNPROVEN
     sentence = f"{_sentence(bracket, budget, outcome, sided)} {_scope(runs)}{_large_delta(runs, budget)}".rstrip()

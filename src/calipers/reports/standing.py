@@ -14,6 +14,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 from calipers.reports.answers import Answers
 from calipers.reports.document import Badge
 from calipers.reports.readings import Claimed, Standing, is_claimed_run
+from calipers.scope import only_side, unit_name
 
 _BADGES = {
     Standing.REFUTED: Badge("refuted", "bad"),
@@ -42,7 +43,15 @@ def between(name: str, bracket: Bracket) -> str:
 
 
 def verdict(answers: Answers, tolerance: float) -> str:
-    """The measurement in one sentence: bracket, whether it is closed, what becomes of the claim."""
+    """The measurement in one sentence: bracket, whether it is closed, what becomes of the claim, and for whom where
+    that is not both adding and removing a record.
+    """
+    side = only_side(answers.runs)
+    only = f" This is for {side} one {unit_name(answers.runs)} only." if side else ""
+    return _verdict(answers, tolerance) + only
+
+
+def _verdict(answers: Answers, tolerance: float) -> str:
     row = answers.leading
     state = _open_or_closed(row.bracket, tolerance)
     if not isinstance(row, Claimed):

@@ -291,7 +291,7 @@ def _with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]
         if found is None:
             return ()
         text, smaller = f"Use batches of {found} records and drop the remainder", found
-    why = "every epoch then leaves out records at random, and nobody sees which one made room for another"
+    why = "every epoch then leaves out some records at random, and a smaller epsilon is proven"
     return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
 
 
@@ -359,7 +359,8 @@ def _hidden(run: RunFields) -> str:
         )
     if run.left_over:
         left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
-        return f"Every epoch drops a remainder of {left}, so which batch a record is in stays hidden. {_BETWEEN}"
+        room = "so the record that makes room for another one is never seen"
+        return f"Every epoch drops a remainder of {left}, {room}. {_BETWEEN}"
     size, batch = run.sizes
     smaller = with_some_remainder(size, batch)
     advice = (
@@ -371,7 +372,8 @@ def _hidden(run: RunFields) -> str:
     )
     return (
         "Where every record is used in every epoch less is proven than where a remainder is dropped. "
-        f"{_BETWEEN} {advice} and name adjacency = '{run.adjacency}', and the bounds come closer."
+        f"{_BETWEEN} {advice} in another training, described with adjacency = '{run.adjacency}', and the bounds come "
+        "closer."
     )
 
 
