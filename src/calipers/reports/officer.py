@@ -61,7 +61,8 @@ def reading_section(answers: Answers) -> Section:
         "often the answer is yes where yes is right, the false positive rate how often it is yes where no is right. "
         "The false negative rate is 1 minus the true positive rate. An attacker who looks for those with the answer no "
         "has two such rates too; each row is about the better of the two. The advantage is the largest difference of "
-        "the two rates: 0 where nothing is learned, 1 where everything is. The separation is the advantage divided by the square root of 2.",
+        "the two rates: 0 where nothing is learned, 1 where everything is. The separation is the advantage divided by "
+        "the square root of 2.",
         "mu (of Gaussian differential privacy, mu-GDP) says the same in one number: distinguishing the two trainings "
         "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
         "was drawn, up to a probability delta0. The regret bounds how much smaller both error rates of an attacker "
