@@ -66,8 +66,17 @@ def test_definitions_and_limits_are_there(report):
         "An attack",
     ):
         assert named in words
-    for uncovered in ("Pretraining", "Validation", "Hyperparameter search", "Floating point"):
+    for uncovered in ("Pretraining", "Validation", "Hyperparameter search", "Floating point", "Logs of the training"):
         assert f"- {uncovered}" in words
+    assert "who was in which batch where batches are drawn at random, stay secret" in words
+    assert "the proofs and attacks for add-remove, the relation of this report" in words
+
+
+def test_the_number_of_records_is_not_covered_where_neighbors_differ_by_it(report):
+    said = "It names the number of records, and no number here covers publishing that"
+    assert said in to_markdown(report.document)
+    zeroed = report_measurement(measure(RUN.replace(adjacency="zero-out")), Questions())
+    assert said not in to_markdown(zeroed.document)
 
 
 def test_the_isolated_view_promises_no_secret_and_has_nothing_to_sign():

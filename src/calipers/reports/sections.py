@@ -91,8 +91,8 @@ _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Go
 
 
 def _size(answers: Answers) -> str:
-    """That the exact number of records is published with the paragraph, where it is in it."""
-    if all(run.dataset_size is None for run in answers.runs):
+    """That the paragraph publishes the exact number of records, which neighbors differ by."""
+    if all(run.dataset_size is None or run.adjacency != "add-remove" for run in answers.runs):
         return ""
     return (
         " It names the number of records, and no number here covers publishing that: round it, if it is not public "
@@ -222,7 +222,7 @@ def about_evidence(answers: Answers) -> tuple[Prose, ...]:
     return (
         Prose(
             f"For specialists: the proofs and attacks for {answers.runs[0].adjacency}, the relation of this report. "
-            "Those of another relation are named where the run is measured for it (calipers measure --explain)."
+            "For another relation: calipers measure, with this run, --adjacency and --explain."
         ),
     )
 
