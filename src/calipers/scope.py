@@ -128,7 +128,9 @@ def drawn_text(run: Run) -> str:
             rate = f"{run.batch_size:,}/{size:,}"
         elif (turns := whole(1 / run.rate)) and 1 / turns == run.rate:
             rate = f"1/{turns:,}"
-    return scheme_of(run).batches(run).format(rate=rate, per_epoch=f"{run.steps_per_epoch:,}")
+    per_epoch = f"{run.steps_per_epoch:,}"
+    batches = f"{per_epoch} batch{'' if run.steps_per_epoch == 1 else 'es'}"
+    return scheme_of(run).batches(run).format(rate=rate, per_epoch=per_epoch, batches=batches)
 
 
 def batches_text(run: Run) -> str:
@@ -159,8 +161,8 @@ def adjacency_notice(runs: Sequence[Run]) -> str:
     if run is None or "adjacency" not in run.assumed or run.adjacency != "zero-out":
         return ""
     return (
-        f"Nobody named the neighboring relation, and {scheme_of(run).why_zero_out}: so the numbers are for zero-out "
-        f"(the gradients of one {unit_name(runs)} become zero, and its place in the batches stays). Whether a "
+        f"Nobody named the neighboring relation, and {scheme_of(run).why_zero_out(run)}: so the numbers are for "
+        f"zero-out (the gradients of one {unit_name(runs)} become zero, and its place in the batches stays). Whether a "
         f"{unit_name(runs)} was in the data at all is add-remove, and may be easier to tell."
     )
 

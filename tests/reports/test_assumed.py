@@ -45,6 +45,19 @@ def test_why_it_is_not_add_remove(name: str, why: str) -> None:
     assert why in words(Run(**DIVIDED | {"sampler": name}, last_batch="drop"))
 
 
+def test_one_batch_of_all_records_is_what_standard_accounting_is_about() -> None:
+    """In every step, as at rate 1: the headline says that its epsilon holds, and no note says otherwise."""
+    said = words(Run(dataset_size=40, batch_size=40, steps=1, noise_multiplier=2.0, sampler="deterministic"))
+    assert "of standard accounting, 1.9931, is proven to hold" in said
+    assert "unlike in standard accounting" not in said
+    assert "moves all later ones" not in said
+    assert ZERO_OUT in said
+    assert "(1 batch per epoch)" in said
+    several = words(Run(**DIVIDED | {"sampler": "deterministic"}, last_batch="drop"))
+    assert "unlike in standard accounting, which assumes Poisson batches" in several
+    assert "(4 batches per epoch)" in several
+
+
 def test_a_last_batch_that_one_record_more_makes_is_assumed_to_be_dropped() -> None:
     """Kept, it leaks more: 40 records fill 4 batches of 10, and 39 or 41 do not."""
     run = Run(**DIVIDED, adjacency="add-remove")
@@ -72,8 +85,8 @@ def test_settings_that_nobody_named_are_marked() -> None:
     assert isinstance(table, Table)
     marked = {str(name) for name, value in table.rows if str(value).endswith("(assumed)")}
     assert marked == {"normalization", "last batch", "reshuffle", "privacy unit"}
-    said = "Assumed, since nobody said it: normalization none, last batch drop, reshuffle every-epoch."
-    assert said in words(run)
+    said = "normalization none, last batch drop, reshuffle every-epoch, privacy unit one record."
+    assert f"Assumed, since nobody said it: {said}" in words(run)
     everything = Run(**run.to_dict(), unit="user")
     assert "(assumed)" not in to_html(report_measurement(measure(everything, tolerance=0.05), Questions()).document)
     assert "Assumed" not in words(everything)

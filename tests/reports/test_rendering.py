@@ -136,8 +136,8 @@ def test_evidence_is_told_once_and_names_what_it_licenses():
         "All gradients are zero. Reject above 1. [B 2021]" in text
     )
     assert (
-        "TPR at FPR = 0.1, 0.01 (lower); mu up to delta0 = 1e-10 (lower): attack as for epsilon at delta = 1e-5. "
-        "Reject above 2. [B" in text
+        "TPR at FPR = 0.1, 0.01 (lower); mu up to delta0 = 1e-10 (lower): attack on the same data as for epsilon at "
+        "delta = 1e-5. Reject above 2. [B" in text
     )
     assert text.count("All gradients are zero.") == 1
     assert "behind each number." in to_text(document)

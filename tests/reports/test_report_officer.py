@@ -16,7 +16,8 @@ from calipers.reports.answers import Questions, answer
 from calipers.reports.document import Number, Prose, Section, Table
 from calipers.reports.html import to_html
 from calipers.reports.markdown import to_markdown
-from calipers.reports.officer import BASELINES, SECRETS, signature_section, success_cells
+from calipers.reports.officer import BASELINES, SECRETS, reading_section, signature_section, success_cells
+from calipers.reports.readings import is_claimed_run
 from calipers.reports.report import report_measurement
 
 RUN = cp.Run(dataset_size=1000, batch_size=100, epochs=5, noise_multiplier=2.0)
@@ -55,10 +56,27 @@ def test_singling_out_anybody_is_the_sum_over_all_records(report):
 
 def test_definitions_and_limits_are_there(report):
     words = to_markdown(report.document)
-    for named in ("DP-SGD trains", "epsilon bounds", "delta is", "mu says", "TPR at FPR:", "A proof", "An attack"):
+    for named in (
+        "DP-SGD trains",
+        "epsilon bounds",
+        "delta is",
+        "mu (of Gaussian differential privacy, mu-GDP) says",
+        "TPR at FPR:",
+        "A proof",
+        "An attack",
+    ):
         assert named in words
-    for uncovered in ("Pretraining", "Validation", "Hyperparameter search", "Floating point"):
+    for uncovered in ("Pretraining", "Validation", "Hyperparameter search", "Floating point", "Logs of the training"):
         assert f"- {uncovered}" in words
+    assert "who was in which batch where batches are drawn at random, stay secret" in words
+    assert "the proofs and attacks for add-remove, the relation of this report" in words
+
+
+def test_the_number_of_records_is_not_covered_where_neighbors_differ_by_it(report):
+    said = "It names the number of records, and no number here covers publishing that"
+    assert said in to_markdown(report.document)
+    zeroed = report_measurement(measure(RUN.replace(adjacency="zero-out")), Questions())
+    assert said not in to_markdown(zeroed.document)
 
 
 def test_the_isolated_view_promises_no_secret_and_has_nothing_to_sign():
@@ -152,4 +170,35 @@ def test_a_claim_about_one_record_is_not_compared_with_a_unit_of_several():
     assert "is about adding or removing one record" in text
     assert "An attack decides whether one given patient was in the data" in text
     assert "Singling out anybody" not in text  # its proof needs independent units
-    assert "1,000 records of at least 334 patients, so at most 0.003" in text
+    assert "1,000 records of between 334 and 1,000 patients: below 1/1,000, rounded down 0.001, to be safe" in text
+
+
+def test_delta_is_held_against_the_most_people_there_can_be():
+    """Between 20,000 and 60,000 patients: 1.7e-5 is more than 1/60,000, and 5e-5 is 1/20,000."""
+    run = cp.Run(
+        dataset_size=60_000, batch_size=256, epochs=1, noise_multiplier=2.0, unit="patient", records_per_unit=3
+    )
+    words = " ".join(reading_section(answer(measure(run), Questions())).blocks[-1].texts)
+    assert "below 1/60,000, rounded down 1.6e-5, to be safe" in words
+
+
+def test_a_rate_computed_from_the_dataset_is_named_wherever_it_is_signed():
+    """Its number is another than that of a public rate, which is what standard accounting assumes."""
+    moving = report_measurement(measure(RUN.replace(derived_rate="moving", steps=50)), Questions())
+    words = to_markdown(moving.document)
+    named = "each record enters each batch with probability 0.1, computed from the dataset's own size"
+    for title in ("To sign", "A paragraph to paste"):
+        assert named in words.partition(f"## {title}")[2].partition("\n## ")[0]
+    assert named in words.partition("Report this")[2].partition("\n\n")[0]
+    assert "about the same mechanism" not in words
+    assert "applicable to this run" not in words
+    assert "It assumes a public rate; here the rate is computed from the dataset's own size." in words
+    public = to_markdown(report_measurement(measure(RUN), Questions()).document)
+    assert "own size" not in public
+    assert "about the same mechanism" in public
+
+
+def test_neighbors_of_one_size_have_one_rate():
+    """Zeroing out leaves the dataset's size, so that standard accounting is about this run."""
+    assert is_claimed_run((RUN.replace(derived_rate="moving", adjacency="zero-out"),))
+    assert not is_claimed_run((RUN.replace(derived_rate="moving"),))

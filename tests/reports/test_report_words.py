@@ -16,6 +16,7 @@ from scipy.special import ndtr, ndtri
 from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.measure import measure
+from calipers.measure.composed import RECORD_ORIENTATIONS, sum_rule
 from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.answers import Questions, meaningless
 from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Table, visible
@@ -139,7 +140,7 @@ def test_the_paragraph_names_everything_a_guarantee_is_about(answers):
     ):
         assert expected in words
     assert "sums up the trade-off curve" in words
-    assert "(true positive rates at false positive rates of about 0.01 and below, however" in words
+    assert "says little about true positive rates at false positive rates of about 0.01 and below" in words
 
 
 @pytest.mark.parametrize(("regret", "complete"), [(0.0099, True), (GOOD_REGRET, False), (0.2, False)])
@@ -308,3 +309,18 @@ def test_a_true_positive_rate_says_which_answer_it_is_about(fpr, answer) -> None
     absent = float(np.interp(fpr, missed, ndtr(points)))
     assert (present > absent) == (answer == "present")
     assert f"looks for '{answer}'" in found.tpr(fpr).lower_evidence.statement
+
+
+def test_a_test_names_its_answer_and_a_pair_is_written_out():
+    """'Present' above the threshold of the ratio of present to absent; both distributions of a step are there."""
+    forward, backward = (sum_rule(0.5, order) for order in RECORD_ORIENTATIONS)
+    assert forward.startswith("say 'present' when")
+    assert forward.endswith("ratios of present to absent exceeds 0.5")
+    assert backward.startswith("say 'absent' when")
+    assert backward.endswith("ratios of absent to present exceeds 0.5")
+    found = measure(Run(sample_rate=0.1, steps=10, noise_multiplier=2.0))
+    lower, upper = found.explain()
+    assert "N(0, 1) where the record is absent, (1 - q) N(0, 1) + q N(1/s, 1) where present" in upper.statement
+    assert found.gdp().mu.lower_evidence.statement == (
+        f"{lower.statement} Of all thresholds the one that shows the largest mu counts."
+    )

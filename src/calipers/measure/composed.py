@@ -42,8 +42,11 @@ RECORD_ORIENTATIONS = ("present against absent", "absent against present")
 
 def sum_rule(threshold: float, order: str) -> str:
     """The test behind a lower value; an infinite threshold stands for all of them."""
-    rule = "reject when the sum of the composed pairs' rounded log likelihood ratios exceeds a threshold"
-    return f"{rule}, {threshold:.10g} here ({order})" if math.isfinite(threshold) else rule
+    score = "the sum of the composed pairs' rounded log likelihood ratios"
+    if not math.isfinite(threshold):
+        return f"{score} is compared with a threshold"
+    answer, _, other = order.partition(" against ")
+    return f"say '{answer}' when {score} of {answer} to {other} exceeds {threshold:.10g}"
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Composition:
     def rule(self, threshold: float, order: str) -> str:
         """The test behind a lower value, or behind whole curves; of one ratio no other is better at its threshold."""
         if self.single is not None and math.isfinite(threshold):
-            return f"reject when the log likelihood ratio of the epoch exceeds {threshold:.10g}"
+            return f"the log likelihood ratio of the epoch is compared with {threshold:.10g}"
         return f"{sum_rule(threshold, order)}; its error rates are computed, rounding errors counted against the attack"
 
 

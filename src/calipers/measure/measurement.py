@@ -353,7 +353,12 @@ class Measurement(PrintedDisplay):
         lower, upper = (bound.mu(delta0, self.tolerance) for bound in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
         overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
-        return Gdp(self._bracket(lower, upper), delta0, overstated)
+        found = self._bracket(lower, upper)
+        if self.runs:
+            below = found.lower_evidence
+            text = f"{below.statement} Of all thresholds the one that shows the largest mu counts."
+            found = replace(found, lower_evidence=replace(below, statement=text))
+        return Gdp(found, delta0, overstated)
 
     def rdp(self, order: float) -> Bracket:
         """The Renyi divergence, the larger of both directions.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from calipers.bracket import Evidence, Kind
 from calipers.citations import SOURCES, Source
 from calipers.numerics.decimals import setting
-from calipers.reports.document import Items, Section, Table
+from calipers.reports.document import Block, Items, Prose, Section, Table
 
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 KINDS = {
@@ -26,12 +26,14 @@ KINDS = {
 }
 
 
-def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "") -> Section:
+def evidence_section(
+    evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "", said_first: tuple[Prose, ...] = ()
+) -> Section:
     """Which theorem, attack or computation is behind which numbers, each given once; then the publications in full."""
     listed = list(evidence)
     columns = ("proves or shows", "kind", "statement or test", "source")
     table = Table("Evidence", columns, tuple(map(tuple, evidence_rows(listed))), wide=True)
-    blocks = (table, Items(references([found for found, _ in listed])))
+    blocks: tuple[Block, ...] = (*said_first, table, Items(references([found for found, _ in listed])))
     return Section(f"Proofs and attacks behind each number{whose}", blocks, detail=True)
 
 
@@ -57,7 +59,8 @@ def evidence_rows(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[Ev
         shared, first = max(begun, key=lambda one: one[0], default=(0, ""))
         known = min(shared, len(sentences) - 1)
         others.append((sentences, names[0].rpartition(" (")[0] or names[0]))
-        said = f"{kind} as for {first}" if known else kind
+        # What is shared is what an attack is played on; it has a threshold of its own.
+        said = f"{kind} {'on the same data ' if piece.kind is Kind.TEST else ''}as for {first}" if known else kind
         found.append(EvidenceRow(licensed(names, every), said, " ".join(sentences[known:]), piece.source))
     return found
 

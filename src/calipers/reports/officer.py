@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.guarantee import NEIGHBORS
-from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.paragraph import report_this
@@ -44,27 +44,31 @@ def reading_section(answers: Answers) -> Section:
         "sampling), whether or not it was used."
     )
     if comparable(answers.runs):
-        standard += " It is refuted where an attack shows more, and then no guarantee of this run."
+        standard += (
+            " It is refuted where an attack shows more, and then it is not a guarantee of this run; the proof still is."
+        )
     texts = (
         *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
         f"It bounds how much what is released can differ between the two, and so how much it can reveal about {who}.",
         "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
-        "0 is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe and unsafe: "
-        "compare what an attacker gets, in the tables below, with what a guess gets.",
+        "0, with delta 0, is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe "
+        "and unsafe: compare what an attacker gets, in the tables below, with what a guess gets.",
         "delta is the probability that is exempted from that bound. It has to be smaller than 1 divided by the number "
         f"of people{_people(answers)}, and better is much smaller: publishing all data of one person drawn at random "
-        "has epsilon = 0 at a delta of that size.",
+        "has epsilon = 0 at a delta of that size. Where nobody named a delta, 1e-5 is taken.",
         f"TPR at FPR: an attacker decides {question_text(relation(answers), name)}. The true positive rate is how "
-        "often the answer is yes where yes is right, the false positive rate how often it is yes where no is right. An "
-        "attacker who looks for those with the answer no has two such rates too; each row is about the better of the "
-        "two. The advantage is the largest difference of the two rates: 0 where nothing is learned, 1 where everything "
-        "is. The separation is the advantage divided by the square root of 2.",
-        "mu says the same in one number: distinguishing the two trainings is at least as hard as deciding from which "
-        "of two bell curves of standard deviation 1, mu apart, one number was drawn, up to a probability delta0. The "
-        "regret says how much this exaggerates an attacker: the advantage by at most twice the regret.",
+        "often the answer is yes where yes is right, the false positive rate how often it is yes where no is right. "
+        "The false negative rate is 1 minus the true positive rate. An attacker who looks for those with the answer no "
+        "has two such rates too; each row is about the better of the two. The advantage is the largest difference of "
+        "the two rates: 0 where nothing is learned, 1 where everything is. The separation is the advantage divided by "
+        "the square root of 2.",
+        "mu (of Gaussian differential privacy, mu-GDP) says the same in one number: distinguishing the two trainings "
+        "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
+        "was drawn, up to a probability delta0. The regret bounds how much smaller both error rates of an attacker "
+        "look there than in the run itself; the advantage looks larger by at most twice that.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
-        "nobody has thought of.",
+        f"nobody has thought of.{_SECRET if answers.stated is None else ''}",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
         "guaranteed where every noisy sum is seen. It is played on data that suit it: on your data, or where only the "
         "trained model is seen, attackers may do worse. The proof holds there too.",
@@ -75,17 +79,24 @@ def reading_section(answers: Answers) -> Section:
     return Section("How to read this report", (*warning, Items(texts)))
 
 
+_SECRET = (
+    " That attacker does not see everything: the noise, and who was in which batch where batches are drawn at random, "
+    "stay secret."
+)
+
+
 def _people(answers: Answers) -> str:
     """How many units there are, where the run says how many records there are."""
     run = answers.runs[0] if answers.runs else None
     if run is None or run.dataset_size is None:
         return ""
     size, fewest = run.dataset_size, -(-run.dataset_size // run.records_per_unit)
+    below = floor_digits(1 / size, 2)
     if fewest == size:
-        return f" (here, with {size:,} {unit_name(answers.runs)}s, {nearest_digits(1 / size, 2)} if each is a person)"
+        return f" (here, with {size:,} {unit_name(answers.runs)}s, {below} if each is a person)"
     return (
-        f" (here {size:,} records of at least {fewest:,} {unit_name(answers.runs)}s, so at most "
-        f"{nearest_digits(1 / fewest, 2)})"
+        f" (here {size:,} records of between {fewest:,} and {size:,} {unit_name(answers.runs)}s: below 1/{size:,}, "
+        f"rounded down {below}, to be safe)"
     )
 
 
@@ -150,9 +161,10 @@ def _shown(measurement: Measurement) -> str:
     """For which secret the lower number is reached."""
     if measurement.others_zero:
         return (
-            "The lower number is reached where the secret is which one of very many equally likely records took part, "
-            "and naming a list with the baseline's share of all records, that record in it, counts as right; for other "
-            "secrets attackers may do worse. What follows from the population alone, without this person, is in the "
+            "The lower number is reached for this secret: one of very many equally likely records took part, and the "
+            "attacker names candidates, the baseline's share of all of them (a tenth, where a guess is right 1 in 10 "
+            "times). The answer is right if the record is among them. For other secrets attackers may do worse. "
+            "What follows from the population alone, without this person, is in the "
             "baseline and not counted as leakage."
         )
     return (
@@ -200,7 +212,9 @@ def uncovered_section(answers: Answers) -> Section:
         "Preprocessing: vocabularies, normalization constants, deduplication and labels that were computed from the "
         "data.",
         "Floating point: the noise is taken to be real-valued and Gaussian, and its generator unpredictable; "
-        "libraries draw floating-point numbers from a seed.",
+        "libraries draw floating-point numbers from a start number (the seed), which must stay secret.",
+        "Logs of the training: whoever sees the seed, the noise or, where batches are drawn at random, who was in "
+        "which batch, is outside of the numbers.",
         f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
         "Other releases: models, statistics or logs made from the same data add up with this one.",
         "The description: the numbers are about the run as it is described here. Calipers can also test the code "

@@ -85,8 +85,8 @@ def _gaussian(answers: Answers) -> str:
     if regret < GOOD_REGRET:
         meaning = (
             f"With a regret below {GOOD_REGRET:g} this mu sums up the trade-off curve: an attacker's advantage is "
-            f"overstated by at most {ceil_digits(2 * regret)} (true positive rates at false positive rates of about "
-            f"{GOOD_REGRET:g} and below, however, possibly by a large factor)."
+            f"overstated by at most {ceil_digits(2 * regret)} (this says little about true positive rates at "
+            f"false positive rates of about {GOOD_REGRET:g} and below: report those themselves)."
         )
     else:
         meaning = f"Since the regret is not proven to be below {GOOD_REGRET:g}, mu alone does not sum up the curve."

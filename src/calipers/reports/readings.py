@@ -101,4 +101,10 @@ def comparable(runs: Sequence[Run]) -> bool:
 
 def is_claimed_run(runs: Sequence[Run]) -> bool:
     """Whether the standard accounting describes exactly what was executed."""
-    return comparable(runs) and all(run.sampler == ASSUMED and run.normalization in PUBLIC for run in runs)
+    as_assumed = all(run.sampler == ASSUMED and run.normalization in PUBLIC and not rate_moves(run) for run in runs)
+    return comparable(runs) and as_assumed
+
+
+def rate_moves(run: Run) -> bool:
+    """Whether neighbors have two rates, where standard accounting assumes a public one."""
+    return run.derived_rate == "moving" and run.adjacency == "add-remove"

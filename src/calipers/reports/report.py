@@ -28,6 +28,7 @@ from calipers.reports.relations import last_batch_notice, noise_notice
 from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
 from calipers.reports.sections import (
+    about_evidence,
     calibrated_file,
     measurement_sections,
     notes_section,
@@ -218,6 +219,6 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
             numbers_section(answers, tolerance),
             *relations_section(answers),
             *notes_section(answers.notes),
-            evidence_section(answers.evidence().items()),
+            evidence_section(answers.evidence().items(), said_first=about_evidence(answers)),
         ),
     )

@@ -40,7 +40,7 @@ from calipers.reports.officer import (
     uncovered_section,
 )
 from calipers.reports.paragraph import paragraph, printed_regret
-from calipers.reports.readings import Reading, comparable, is_claimed_run
+from calipers.reports.readings import Reading, comparable, is_claimed_run, rate_moves
 from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
@@ -72,9 +72,11 @@ def measurement_sections(
         run_section(answers.runs, facts) if answers.stated is None else stated_section(answers.stated),
         curves_section(measurement, answers),
         claim_section(answers),
-        Section("A paragraph to paste", (Prose(_PASTE), Quote(paragraph(answers, measurement.tolerance)))),
+        Section(
+            "A paragraph to paste", (Prose(_PASTE + _size(answers)), Quote(paragraph(answers, measurement.tolerance)))
+        ),
         *notes_section(answers.notes),
-        evidence_section(answers.evidence().items()),
+        evidence_section(answers.evidence().items(), said_first=about_evidence(answers)),
         *signature_section(answers),
     )
 
@@ -86,6 +88,16 @@ _WHICH = (
     "for that one: the gradients become zero, and the place in the batches stays."
 )
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
+
+
+def _size(answers: Answers) -> str:
+    """That the paragraph publishes the exact number of records, which neighbors differ by."""
+    if all(run.dataset_size is None or run.adjacency != "add-remove" for run in answers.runs):
+        return ""
+    return (
+        " It names the number of records, and no number here covers publishing that: round it, if it is not public "
+        "anyway."
+    )
 
 
 def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
@@ -203,6 +215,18 @@ def relations_section(answers: Answers, said_first: tuple[Block, ...] = ()) -> t
     return (Section(title, (*said_first, table, *((Items(refused),) if refused else ()))),)
 
 
+def about_evidence(answers: Answers) -> tuple[Prose, ...]:
+    """Which of the relations the proofs and attacks are those of, where there are several."""
+    if not answers.relations:
+        return ()
+    return (
+        Prose(
+            f"For specialists: the proofs and attacks for {answers.runs[0].adjacency}, the relation of this report. "
+            "For another relation: calipers measure, with this run, --adjacency and --explain."
+        ),
+    )
+
+
 ROUNDED = "Lower values are rounded down, upper values up."
 
 
@@ -288,6 +312,8 @@ def claim_section(answers: Answers) -> Section:
             f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."
             f"{_refuted_elsewhere(answers)}"
         )
+    elif any(map(rate_moves, answers.runs)):
+        intro += " It assumes a public rate; here the rate is computed from the dataset's own size."
     elif answers.runs[0].adjacency == "zero-out":
         intro += " For Poisson sampling, zeroing out a record has the same epsilon as adding or removing it."
     times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]

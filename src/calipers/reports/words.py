@@ -55,6 +55,8 @@ def assumed_text(runs: Sequence[Run]) -> str:
     Of several phases, those that one of them leaves open.
     """
     found = {key: run.to_dict()[key] for run in runs for key in run.assumed if key in run.to_dict()}
+    if any(run.unit is None for run in runs):
+        found["privacy_unit"] = "one record"
     if not found:
         return ""
     return "\nAssumed, since nobody said it: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."

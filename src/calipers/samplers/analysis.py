@@ -222,8 +222,9 @@ class Scheme(ABC):
         """What the description left open, and how it was read."""
         return ()
 
-    why_zero_out = "one record more or fewer can change the number of batches"
-    """Why add-remove is not the relation of a run that names none, where it is not."""
+    def why_zero_out(self, run: RunFields) -> str:
+        """Why add-remove is not the relation of a run that names none, where it is not."""
+        return "one record more or fewer can change the number of batches"
 
     def default_adjacency(self, run: RunFields) -> str:
         """The neighboring relation of a run that names none."""
@@ -238,7 +239,9 @@ class Scheme(ABC):
 
     @abstractmethod
     def batches(self, run: RunFields) -> str:
-        """How batches are drawn, in words that fit after 'steps of'; `{rate}` and `{per_epoch}` are filled in."""
+        """How batches are drawn, in words that fit after 'steps of'; `{rate}`, `{per_epoch}` and
+        `{batches}` are filled in.
+        """
 
     # What it shows of a record
 

@@ -69,11 +69,16 @@ class DeterministicScheme(CutScheme):
     summary = "fixed order"
     counts_units = ("zero-out", "substitute")
     drawn_by = Deterministic
-    why_zero_out = "in a fixed order one record more or fewer moves all later ones"
+
+    def why_zero_out(self, run: RunFields) -> str:
+        """One batch of all records has no later ones."""
+        if run.sizes is not None and run.sizes[0] == run.sizes[1]:
+            return super().why_zero_out(run)
+        return "in a fixed order one record more or fewer moves all later ones"
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "batches in a fixed order ({per_epoch} batches per epoch)"
+        return "batches in a fixed order ({batches} per epoch)"
 
     def default_adjacency(self, run: RunFields) -> str:
         """Zeroing out a record leaves all others where they are."""
@@ -99,9 +104,9 @@ class DeterministicScheme(CutScheme):
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """No amplification."""
+        sampled = "" if run.rate == 1 else ", unlike in standard accounting, which assumes Poisson batches"
         return (
-            "Fixed batches hide nothing about when a record is used: there is no amplification by sampling, and the "
-            "Poisson claim does not apply to this run.",
+            f"Fixed batches hide nothing about when a record is used: there is no amplification by sampling{sampled}.",
             *((_MOVED_UP,) if run.adjacency == "add-remove" and run.view == "worst-case" else ()),
         )
 

@@ -174,7 +174,10 @@ class WithoutReplacementScheme(FixedSizeScheme):
 
     name = "without-replacement"
     summary = "B of N, anew every step"
-    why_zero_out = "with one record fewer no batch can be filled"
+
+    def why_zero_out(self, run: RunFields) -> str:
+        """Batches are full."""
+        return "with one record fewer no batch can be filled"
 
     def default_adjacency(self, run: RunFields) -> str:
         """Zero-out where the neighbor with a unit fewer cannot fill its batch."""

@@ -117,7 +117,8 @@ class PoissonScheme(Scheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "Poisson batches (each record enters each batch with probability {rate})"
+        own = ", computed from the dataset's own size" if run.derived_rate == "moving" else ""
+        return f"Poisson batches (each record enters each batch with probability {{rate}}{own})"
 
     def analyze(self, run: RunFields) -> Analysis:
         """One pair per step, proven and attained."""
@@ -135,15 +136,15 @@ class PoissonScheme(Scheme):
         if run.derived_rate == "moving":
             return (
                 f"The rate {run.batch_size:,}/N moves with the dataset: one record changes how often all others are "
-                "drawn. Measured with the rate of either neighbor; a rate that is fixed beforehand (sample_rate) leaks "
-                "less.",
+                "drawn. Measured with the rate of either neighbor; a rate that is fixed beforehand (sample_rate) is "
+                "the same for both.",
             )
         counted = run.epochs is not None
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
             f"The rate B/N = {run.batch_size:,}/{run.dataset_size:,}{steps} {'are' if counted else 'is'} read as "
-            "public, the same for both neighbors. A loop that computes the rate from its own dataset changes it with "
-            "every record and leaks more: say derived_rate = 'moving'.",
+            "public, the same for both neighbors. A script that computes the rate from the size of its dataset has "
+            "another rate on the neighboring dataset: describe it with derived_rate = 'moving'.",
         )
 
     def stated(self, run: RunFields) -> Mapping[str, object]:

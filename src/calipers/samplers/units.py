@@ -83,14 +83,20 @@ def _one_record(run: RunFields, count: int) -> Analysis:
     """One pair per step, proven and attained."""
     # A record that is zeroed out is dominated by the pair of one that is removed: one object for both.
     adjacency, statement, instead = "add-remove", "zhu2022:thm11", ""
-    reason = "Adding or removing a record is dominated, step by step, by its Poisson pair"
+    reason = (
+        "Adding or removing a record is dominated, step by step, by its Poisson pair (in units of the noise, with rate "
+        "q and noise multiplier s: N(0, 1) where the record is absent, (1 - q) N(0, 1) + q N(1/s, 1) where present)"
+    )
     if run.adjacency == "substitute":
         adjacency, statement, instead = (
             "substitute",
             "calipers:substitute-pair",
             ", its replacement's the opposite one,",
         )
-        reason = "Replacing a record is dominated, step by step, by opposite gradients"
+        reason = (
+            "Replacing a record is dominated, step by step, by opposite gradients (in units of the noise, with rate q "
+            "and noise multiplier s: (1 - q) N(0, 1) + q N(1/s, 1) against (1 - q) N(0, 1) + q N(-1/s, 1))"
+        )
     description = f"{_SAME}{instead} and all other gradients are zero, so each step attains exactly this pair."
     return closed(_pair(run.rate, run.noise_multiplier, adjacency), count, statement, reason, description)
 
