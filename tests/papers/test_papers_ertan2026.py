@@ -190,23 +190,24 @@ def test_runs_at_the_threshold_leak_what_the_theorems_force_and_far_more(monkeyp
         assert line["poisson_epsilon_lower"] > line["shuffle_epsilon_upper"]
 
 
-def test_the_proof_for_shuffling_is_the_gaussian_of_fixed_batches():
-    """At the upper bound of ε the profile of G_mu, mu = sqrt(E)/σ, is at most 1/N; a hair below it is larger."""
+def test_the_proof_for_shuffling_is_next_to_the_gaussian_of_fixed_batches():
+    """With so little noise it says hardly less than G_mu, mu = sqrt(E)/σ, whose ε at 1/N is at most a thousandth larger."""
     setting = epochs_of(50_000, 4096, 10)
     upper = shuffle(setting).epsilon(1 / 50_000).upper
     with mp.workdps(40):
         mu = mp.sqrt(10) / mp.mpf(setting.noise_multiplier)
         profile = lambda e: mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)  # noqa: E731
-        assert profile(mp.mpf(upper)) <= mp.mpf(1) / 50_000 <= profile(mp.mpf(upper) * (1 - mp.mpf("1e-9")))
+        assert profile(mp.mpf(upper) * (1 + mp.mpf("1e-3"))) <= mp.mpf(1) / 50_000
+        assert profile(mp.mpf(upper) * (1 - mp.mpf("1e-9"))) >= mp.mpf(1) / 50_000
 
 
 def test_the_quick_route_to_epsilon_is_wider_than_the_attack_and_holds_it(monkeypatch):
-    """Without the attack the proof stays and the lower bound falls, and the row says so."""
+    """Without the attack the proof is that of fixed batches and the lower bound falls, and the row says so."""
     run, delta = epochs_of(50_000, 4096, 10), 1 / 50_000
     low, high, note = worst_case_epsilon(run, delta)
     monkeypatch.setattr(settings, "_LONGEST_ATTACKED", 1)
     quick_low, quick_high, quick_note = worst_case_epsilon(run, delta)
-    assert quick_low < low <= high == pytest.approx(quick_high, rel=1e-9)
+    assert quick_low < low <= high <= quick_high <= high * (1 + 1e-3)
     assert note == ""
     assert "isolated" in quick_note
 
