@@ -191,7 +191,7 @@ def test_runs_at_the_threshold_leak_what_the_theorems_force_and_far_more(monkeyp
 
 
 def test_the_proof_for_shuffling_is_next_to_the_gaussian_of_fixed_batches():
-    """With so little noise it says hardly less than G_mu, mu = sqrt(E)/σ, whose ε at 1/N is at most a thousandth larger."""
+    """Next to no noise: ε of G_mu at 1/N, mu = sqrt(E)/σ, is at most a thousandth larger."""
     setting = epochs_of(50_000, 4096, 10)
     upper = shuffle(setting).epsilon(1 / 50_000).upper
     with mp.workdps(40):
