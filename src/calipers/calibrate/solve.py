@@ -159,7 +159,8 @@ def _target(delta0: float, **wanted: float | None) -> _SearchTarget:
         upper = lambda m: m.evaluation.upper.alone.mu(delta0, m.tolerance)  # noqa: E731
         return _SearchTarget(given["mu"], upper, lambda m: m.gdp(delta0).mu, described)
     if "advantage" in given:
-        return _SearchTarget(given["advantage"], lambda m: _delta(m, 0.0), Measurement.advantage, given, 1.0)
+        upper = lambda m: m.evaluation.upper.delta(0.0, m.tolerance).value  # noqa: E731
+        return _SearchTarget(given["advantage"], upper, Measurement.advantage, given, 1.0)
     if "epsilon" in given:
         epsilon, delta = given["epsilon"], given["delta"]
         if epsilon < _TINY_EPSILON:
