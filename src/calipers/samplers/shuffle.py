@@ -134,7 +134,7 @@ class ShuffleScheme(CutScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "shuffled batches of fixed size ({batches} per epoch)"
+        return "shuffled batches of fixed size ({batches})"
 
     def analyze(self, run: RunFields) -> Analysis:
         """Even a single batch hides a record if it may be left out of it."""
