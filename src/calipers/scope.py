@@ -99,7 +99,7 @@ ANSWERS = {True: ("original", "replaced"), False: ("present", "absent")}
 def direction_text(adjacency: str, finds_present: bool) -> str:
     """Which answer of an attack a true and a false positive rate are about."""
     answer, other = ANSWERS[adjacency == "substitute"][:: 1 if finds_present else -1]
-    return f"Here it looks for '{answer}'; how often it says so where '{other}' is right, the FPR, fixes the threshold."
+    return f"Here it looks for '{answer}': with the threshold at which it says so at rate FPR where '{other}' is right."
 
 
 def divisor_text(run: Run) -> str:
@@ -135,7 +135,8 @@ def batches_text(run: Run) -> str:
 
 def _batches_of_an_epoch(run: Run) -> str:
     """How many batches an epoch has; where they do not use up the records, what became of the remainder."""
-    full, rest = divmod(*run.sizes) if run.sizes is not None else (run.steps_per_epoch, 0)
+    size, batch = run.sizes or (run.steps_per_epoch, 1)
+    full, rest = divmod(size, batch)
     plural = "" if full == 1 else "es"
     if not rest:
         return f"{full:,} batch{plural} per epoch"

@@ -236,11 +236,12 @@ class ComposedProof(Bound):
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
-        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta), self.evidence())
+        found = self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta)
+        return BoundValue(found, self._evidence_at(found))
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At least the true delta."""
-        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self.evidence())
+        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self._evidence_at(epsilon))
 
     def renyi(self, order: float) -> BoundValue:
         """See `calipers.pld.composition.renyi`."""
@@ -253,10 +254,17 @@ class ComposedProof(Bound):
 
     def evidence(self) -> Evidence:
         """The theorem, and how its bound is computed."""
-        text = (
-            f"{self.reason} The bound is computed at many e^epsilon, between which the divergence is convex; epochs "
-            "are composed by tilted FFT. Truncation, aliasing and rounding are added to the upper bound."
+        return self._evidence_at(None)
+
+    def _evidence_at(self, epsilon: float | None) -> Evidence:
+        """Of a single epoch, which rule of the theorem gives the bound at epsilon; of several all thresholds count."""
+        at = None if self.single is None else epsilon
+        rules = dict.fromkeys(source.rule_text(at) for source, _ in self.product.factors)
+        computed = (
+            "The bound is computed at many e^epsilon, between which the divergence is convex; epochs are composed by "
+            "tilted FFT. Truncation, aliasing and rounding are added to the upper bound."
         )
+        text = " ".join(filter(None, (self.reason, *rules, computed)))
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
 

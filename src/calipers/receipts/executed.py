@@ -150,7 +150,7 @@ def attached(record: Any, **stated: object) -> Executed:
 
 
 def probed(
-    report: Mapping[str, Any], length: Mapping[str, object], written: Run | None = None, **stated: object
+    report: Mapping[str, Any], length: Mapping[str, object], written: Run | None = None, /, **stated: object
 ) -> Executed:
     """What `calipers probe --json` found, for a training of this length.
 

@@ -51,14 +51,16 @@ def reading_section(answers: Answers) -> Section:
         *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
         f"It bounds how much what is released can differ between the two, and so how much it can reveal about {who}.",
-        "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
-        "0, with delta 0, is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe "
-        "and unsafe: compare what an attacker gets, in the tables below, with what a guess gets.",
-        "delta is the probability that is exempted from that bound. It has to be smaller than 1 divided by the number "
-        f"of people{_people(answers)}, and better is much smaller: publishing all data of one person drawn at random "
-        "has epsilon = 0 at a delta of that size. Where nobody named a delta, 1e-5 is taken.",
+        "epsilon and delta: what happens with probability p in one of the two trainings happens with probability at "
+        "most e^epsilon p + delta in the other. epsilon = 0 with delta = 0 is perfect privacy; e^1 is 2.7, e^3 is 20, "
+        "e^8 is 2,981. No value is the border between safe and unsafe: compare what an attacker gets, in the tables "
+        "below, with what a guess gets.",
+        f"delta has to be smaller than 1 divided by the number of people{_people(answers)}, and better is much "
+        "smaller: publishing all data of one person drawn at random has epsilon = 0 at a delta of that size. Where "
+        "nobody named a delta, 1e-5 is taken.",
         f"TPR at FPR: an attacker decides {question_text(relation(answers), name)}. The true positive rate is how "
-        "often the answer is yes where yes is right, the false positive rate how often it is yes where no is right. "
+        "often the answer is yes where yes is right, the false positive rate how often it is yes where no is right; "
+        "the threshold of the attacker's score is the one that gives the false positive rate of the row. "
         "The false negative rate is 1 minus the true positive rate. An attacker who looks for those with the answer no "
         "has two such rates too; each row is about the better of the two. The advantage is the largest difference of "
         "the two rates: 0 where nothing is learned, 1 where everything is. The separation is the advantage divided by "
@@ -91,13 +93,10 @@ def _people(answers: Answers) -> str:
     if run is None or run.dataset_size is None:
         return ""
     size, fewest = run.dataset_size, -(-run.dataset_size // run.records_per_unit)
-    below = floor_digits(1 / size, 2)
+    name = unit_name(answers.runs)
     if fewest == size:
-        return f" (here, with {size:,} {unit_name(answers.runs)}s, {below} if each is a person)"
-    return (
-        f" (here {size:,} records of between {fewest:,} and {size:,} {unit_name(answers.runs)}s: below 1/{size:,}, "
-        f"rounded down {below}, to be safe)"
-    )
+        return f" (here 1/{size:,}, if each {name} is a person)"
+    return f" (here, with {size:,} records of between {fewest:,} and {size:,} {name}s, 1/{size:,} to be safe)"
 
 
 def _differ(answers: Answers) -> str:

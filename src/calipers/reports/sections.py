@@ -181,6 +181,8 @@ def subject_file(answers: Answers) -> str:
 def numbers_section(answers: Answers, tolerance: float) -> Section:
     """Every reading between its two bounds."""
     blocks: list[Block] = [numbers_table(answers)]
+    if answers.tpr:
+        blocks.append(Prose(_TEST))
     if not is_closed(answers.leading.bracket, tolerance):
         blocks.append(
             Notice(
@@ -189,6 +191,12 @@ def numbers_section(answers: Answers, tolerance: float) -> Section:
             )
         )
     return Section("All numbers", tuple(blocks))
+
+
+_TEST = (
+    "TPR at FPR: the attacker computes one score from all that was released, and compares it with the threshold that "
+    "gives this FPR."
+)
 
 
 def numbers_table(answers: Answers) -> Table:

@@ -118,9 +118,9 @@ _REMAINDER = (
     "counts."
 )
 _NO_REMAINDER = (
-    "Every record is used in every epoch, so the record that makes room for this one is observed once, in the first "
-    "batch, which hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal "
-    "weights, and by fixed batches for the small share of weight that this does not bound."
+    "Every record is used in every epoch, so the record that makes room for this one is observed too, once, which "
+    "hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal weights, and by "
+    "fixed batches for the small share of weight that this does not bound."
 )
 
 
