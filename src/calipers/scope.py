@@ -99,7 +99,10 @@ ANSWERS = {True: ("original", "replaced"), False: ("present", "absent")}
 def direction_text(adjacency: str, finds_present: bool) -> str:
     """Which answer of an attack a true and a false positive rate are about."""
     answer, other = ANSWERS[adjacency == "substitute"][:: 1 if finds_present else -1]
-    return f"Here it looks for '{answer}': with the threshold at which it says so at rate FPR where '{other}' is right."
+    return (
+        f"Here it looks for '{answer}', with the threshold at which it says '{answer}' with probability FPR where "
+        f"'{other}' is right."
+    )
 
 
 def divisor_text(run: Run) -> str:

@@ -367,7 +367,7 @@ def adaptive_sign_text(attack: AdaptiveSignAttack, epochs: int) -> str:
         opposing, agreeing = "is u (zero once it is zeroed out)", "is -u (zero)"
         weights = f"V_t = {missed}, U_t = {jump} while it opposes the others and U_t = 1 while it agrees"
     means = "mean_t U_t / mean_t V_t" if r == 1.0 else "(1 - p + p mean_t U_t) / (1 - p + p mean_t V_t)"
-    kept = "" if r == 1.0 else f", p = {r:.10g} the share of records an epoch keeps"
+    kept = "" if r == 1.0 else f", p = {r:.10g} the probability that the record is in one of these batches"
     return (
         f"The record changes sides. {'In every epoch all' if epochs > 1 else 'All'} other clipped gradients are -u, a "
         f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "

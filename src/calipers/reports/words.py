@@ -59,4 +59,4 @@ def assumed_text(runs: Sequence[Run]) -> str:
         found["privacy_unit"] = "one record"
     if not found:
         return ""
-    return "\nAssumed, since nobody said it: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."
+    return "\nAssumed, because not given: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."
