@@ -60,7 +60,7 @@ def _import_everything() -> None:
 def _section(source: Source, statements: list[Statement], commands: dict[str, list[str]]) -> Iterator[str]:
     if source.key == "calipers":
         heading = "Derived in this documentation"
-        cited = "Proofs: [the mathematics](../mathematics.md) and its chapters, [division](../normalization.md)."
+        cited = "Proofs: on the pages named; [the mathematics](../mathematics.md) lists its chapters."
     else:
         heading = f"{short_authors(source)} ({source.year})"
         cited = f"{source.authors} ({source.year}). *{source.title}.* {source.where}."

@@ -99,7 +99,10 @@ ANSWERS = {True: ("original", "replaced"), False: ("present", "absent")}
 def direction_text(adjacency: str, finds_present: bool) -> str:
     """Which answer of an attack a true and a false positive rate are about."""
     answer, other = ANSWERS[adjacency == "substitute"][:: 1 if finds_present else -1]
-    return f"Here it looks for '{answer}'; how often it says so where '{other}' is right, the FPR, fixes the threshold."
+    return (
+        f"Here it looks for '{answer}', with the threshold at which it says '{answer}' with probability FPR where "
+        f"'{other}' is right."
+    )
 
 
 def divisor_text(run: Run) -> str:
@@ -117,9 +120,10 @@ def _of_batches(text: str, run: Run) -> str:
     return text.replace("N q", "N / number of batches") if scheme_of(run).equal_batches else text
 
 
-def drawn_text(run: Run) -> str:
-    """How batches were drawn; a rate with many digits is B/N or 1/M, or rounded down: what holds for it holds for
-    that.
+def batches_text(run: Run) -> str:
+    """How batches were drawn, and what became of records that do not fill one.
+
+    A rate with many digits is B/N or 1/M, or rounded down: what holds for it holds for that.
     """
     rate, size = nearest_digits(run.rate), run.dataset_size
     if float(rate) != run.rate:
@@ -129,16 +133,21 @@ def drawn_text(run: Run) -> str:
         elif (turns := whole(1 / run.rate)) and 1 / turns == run.rate:
             rate = f"1/{turns:,}"
     per_epoch = f"{run.steps_per_epoch:,}"
-    batches = f"{per_epoch} batch{'' if run.steps_per_epoch == 1 else 'es'}"
-    return scheme_of(run).batches(run).format(rate=rate, per_epoch=per_epoch, batches=batches)
+    return scheme_of(run).batches(run).format(rate=rate, per_epoch=per_epoch, batches=_batches_of_an_epoch(run))
 
 
-def batches_text(run: Run) -> str:
-    """How batches were drawn, and what became of the last one."""
-    words = drawn_text(run)
-    if "last_batch" in scheme_of(run).keys and run.sizes is not None and run.sizes[0] % run.sizes[1]:
-        words += f", the last, shorter one {'kept' if run.last_batch == 'keep' else 'dropped'}"
-    return words
+def _batches_of_an_epoch(run: Run) -> str:
+    """How many batches an epoch has; where they do not use up the records, what became of the remainder."""
+    size, batch = run.sizes or (run.steps_per_epoch, 1)
+    full, rest = divmod(size, batch)
+    plural = "" if full == 1 else "es"
+    if not rest:
+        return f"{full:,} batch{plural} per epoch"
+    if run.last_batch == "keep":
+        return f"{full:,} full batch{plural} and a last one of {rest:,} record{'' if rest == 1 else 's'} per epoch"
+    return (
+        f"{full:,} full batch{plural} per epoch, the remaining {'record' if rest == 1 else f'{rest:,} records'} dropped"
+    )
 
 
 def last_batch_matters(run: Run) -> bool:

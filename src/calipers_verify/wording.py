@@ -39,9 +39,9 @@ ISOLATED = (
 COMPOSED = "the product theorem: what dominates every step, given all that was seen before, multiplies (pmfs.py)"
 MOVED = (
     "the theorem of a record really added or removed, which takes the place of another one in a batch of a fixed size "
-    "(neighbors.py; docs/mathematics, adding or removing a record from batches of fixed size)"
+    "(neighbors.py; docs/theory/shuffling.md, section 5)"
 )
-HIDDEN = "the theorem of a record hidden in one of M rounds (docs/mathematics)"
+HIDDEN = "the theorem of a record hidden in one of M rounds (docs/theory/shuffling.md, section 6)"
 TRUSTED = {
     "poisson": "the theorem of a record drawn into a step with probability q (docs/mathematics)",
     "poisson-realized": "the theorem of size and sum under Poisson sampling (docs/normalization)",
@@ -50,8 +50,8 @@ TRUSTED = {
     "deterministic": "known batches compose to one Gaussian (docs/mathematics)",
     "balls-and-bins": HIDDEN,
     "isolated": HIDDEN,
-    "drop": "the theorem of shuffled batches with a dropped remainder (docs/mathematics)",
-    "keep": "the theorem of shuffled batches without a remainder (docs/mathematics)",
+    "drop": "the theorem of shuffled batches with a dropped remainder (docs/theory/shuffling.md, section 8)",
+    "keep": "the theorem of shuffled batches without a remainder (docs/theory/shuffling.md, section 9)",
     "fixed": "random batches show no more than the same batches known to the adversary: joint convexity",
 }
 

@@ -274,7 +274,21 @@ def test_the_evidence_names_the_test_at_what_was_asked() -> None:
     nothing = measure(dealt("shuffle", 100, 1, 50.0)).epsilon(0.5).lower_evidence.statement
     assert nothing.endswith("No test on the sum of all scores was found to show more than 0 here.")
     left_out = measure(dealt("shuffle", 7, 2, 1.0)).delta(0.1).lower_evidence.statement
-    assert "p = 0.8571428571 the share of records an epoch keeps" in left_out
+    assert "p = 0.8571428571 the probability that the record is in one of these batches" in left_out
+
+
+def test_the_attack_on_a_kept_short_batch_says_that_it_ignores_it() -> None:
+    """1,050 records, 10 batches of 100 and one of 50: in a full one with probability 20/21, and so in the score."""
+    keys = {"dataset_size": 1050, "batch_size": 100, "epochs": 2, "noise_multiplier": 1.0, "sampler": "shuffle"}
+    keys |= {"last_batch": "keep", "adjacency": "zero-out"}
+    worst, alone = (measure(Run.from_dict(keys | {"view": view})) for view in ("worst-case", "isolated"))
+    for said in (worst.delta(0.1).lower_evidence.statement, alone.delta(0.1).lower_evidence.statement):
+        assert "(1 - p + p mean_t U_t)" in said
+        assert f"p = {20 / 21:.10g} the probability that the record is in one of these batches" in said
+        assert "A last, shorter batch is not looked at." in said
+    # Seen alone, the record moves its batch by 1/sigma: the ratio of N(1/sigma) and N(0), and no gradient of others.
+    assert "U_t = exp(x_t/sigma - 1/(2 sigma^2))" in said
+    assert "-u" not in said
 
 
 def test_a_claim_that_an_attack_refutes_is_measured() -> None:

@@ -204,6 +204,35 @@ def test_a_probe_becomes_a_receipt_of_the_length_that_is_said(tmp_path, monkeypa
     assert CliRunner().invoke(main, ["verify-receipt", "r.json"]).exit_code == 0
 
 
+def test_a_probe_does_not_vouch_for_what_it_cannot_see(tmp_path, monkeypatch) -> None:
+    """Neighbors, adversary and unit are assumed, or declared by a run file; the length is declared; the rest probed."""
+    monkeypatch.chdir(tmp_path)
+    Path("probe.json").write_text(json.dumps(PROBED))
+    alone = receipt(PROBED, epochs=3)
+    Path("run.toml").write_text(
+        "dataset_size = 1000\nbatch_size = 100\nsteps = 10\nnoise_multiplier = 2.0\nadjacency = 'substitute'\n"
+    )
+    assert CliRunner().invoke(main, ["receipt", "run.toml", "--probe", "probe.json", "-o", "r.json"]).exit_code == 0
+    beside_a_file = json.loads(Path("r.json").read_text())
+    for record, relation in ((alone, "assumed"), (beside_a_file, "declared")):
+        how = {one["fact"]: one["how"] for one in record["executed"]["facts"]}
+        assert (how["adjacency"], how["neighbors"], how["view"], how["unit"]) == (relation, relation, *("assumed",) * 2)
+        assert how["steps"] == "declared"
+        assert {how[fact] for fact in ("sampler", "sample rate", "noise multiplier", "divisor")} == {"probed"}
+        assert verify_receipt(record).standing is Confirmation.CONFIRMED
+
+
+def test_a_receipt_whose_probe_saw_its_neighbors_is_confirmed() -> None:
+    """As earlier versions wrote them; that somebody declared the sampler of a probe is still a lie."""
+    record = json.loads(json.dumps(receipt(PROBED, epochs=3)))
+    facts = {one["fact"]: one for one in record["executed"]["facts"]}
+    for fact in ("adjacency", "view", "neighbors", "unit", "steps"):
+        facts[fact]["how"] = "probed"
+    assert verify_receipt(resealed(record)).standing is Confirmation.CONFIRMED
+    facts["sampler"]["how"] = "declared"
+    assert verify_receipt(resealed(record)).standing is Confirmation.CONTRADICTED
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -58,8 +58,8 @@ def test_definitions_and_limits_are_there(report):
     words = to_markdown(report.document)
     for named in (
         "DP-SGD trains",
-        "epsilon bounds",
-        "delta is",
+        "epsilon and delta:",
+        "delta has to be smaller than",
         "mu (of Gaussian differential privacy, mu-GDP) says",
         "TPR at FPR:",
         "A proof",
@@ -124,7 +124,7 @@ def test_title_and_model_stand_at_the_head(report, tmp_path):
 def test_a_stated_guarantee_explains_no_training():
     """It may be about something else than DP-SGD."""
     words = to_markdown(report_measurement(measure(Guarantee(mu=0.5)), Questions()).document)
-    assert "epsilon bounds" in words
+    assert "epsilon and delta:" in words
     assert "DP-SGD trains" not in words
 
 
@@ -170,7 +170,8 @@ def test_a_claim_about_one_record_is_not_compared_with_a_unit_of_several():
     assert "is about adding or removing one record" in text
     assert "An attack decides whether one given patient was in the data" in text
     assert "Singling out anybody" not in text  # its proof needs independent units
-    assert "1,000 records of between 334 and 1,000 patients: below 1/1,000, rounded down 0.001, to be safe" in text
+    people = "(here, with 1,000 records of between 334 and 1,000 patients, 1/1,000 to be safe)"
+    assert f"smaller than 1 divided by the number of people {people}" in text
 
 
 def test_delta_is_held_against_the_most_people_there_can_be():
@@ -179,7 +180,7 @@ def test_delta_is_held_against_the_most_people_there_can_be():
         dataset_size=60_000, batch_size=256, epochs=1, noise_multiplier=2.0, unit="patient", records_per_unit=3
     )
     words = " ".join(reading_section(answer(measure(run), Questions())).blocks[-1].texts)
-    assert "below 1/60,000, rounded down 1.6e-5, to be safe" in words
+    assert "60,000 patients, 1/60,000 to be safe)" in words
 
 
 def test_a_rate_computed_from_the_dataset_is_named_wherever_it_is_signed():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from calipers.errors import InputError
 from calipers.phases import load_runs
 from calipers.run import Run
-from calipers.scope import drawn_text
+from calipers.scope import batches_text
 
 MNIST = """\
 dataset_size = 60000
@@ -149,4 +149,4 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 )
 def test_a_sentence_says_the_rate_as_it_was_given(rate: str | float, said: str) -> None:
     """One over a whole number is not rounded; other fractions are, downwards."""
-    assert f"with probability {said})" in drawn_text(Run(sample_rate=rate, steps=2, noise_multiplier=1.0))  # type: ignore[arg-type]
+    assert f"with probability {said})" in batches_text(Run(sample_rate=rate, steps=2, noise_multiplier=1.0))  # type: ignore[arg-type]

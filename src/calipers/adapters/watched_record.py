@@ -2,7 +2,7 @@
 
 `Participation` adds up, record by record, the squared signal-to-noise ratio of the steps that a record was in. With
 batches known, these steps are Gaussian releases at known times, and the record that was in most of them is
-mu-GDP with mu the root of its sum (Dong et al. 2022, Corollary 2.13 composed): k steps with noise multiplier sigma
+mu-GDP with mu the root of its sum (Dong et al. 2022, Corollary 3.3): k steps with noise multiplier sigma
 give sqrt(k)/sigma. A record that is m times in one step moves it by m clipping norms and adds (m/sigma)^2.
 
 Everything here goes into a checkpoint and comes back from it; nothing of it names a record's content.

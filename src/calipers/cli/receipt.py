@@ -78,8 +78,7 @@ def receipt_command(
             refuse_contradiction(runs, report)
             if len(runs) > 1:
                 raise InputError(f"A probe is about one run, and RUN has {len(runs)} phases; leave --probe out.")
-            run = runs[0]
-            found = probed(report | {"run": run.to_dict()}, {}, **stated)
+            found = probed(report, {}, runs[0], **stated)
         else:
             found = declared(runs, **stated)
     elif report is not None:

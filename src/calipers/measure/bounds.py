@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -237,16 +237,20 @@ class GaussianBound(TradeoffBound):
         return self.explanation
 
 
-def one_gaussian(shift: float, reason: str) -> Bounds:
+ONE_RELEASE, RELEASES = "dong2022:thm2.7+cor2.13", "dong2022:cor3.3+cor2.13"
+
+
+def one_gaussian(shift: float, reason: str, statement: str) -> Bounds:
     """Both bounds of N(shift, 1) against N(0, 1)."""
-    proof = Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{reason} It is mu-GDP with mu = {shift:.12g}.")
-    attack = Evidence.of(Kind.TEST, "dong2022:cor2.13", _ATTAINED)
+    proof = Evidence.of(Kind.THEOREM, statement, f"{reason} It is mu-GDP with mu = {shift:.12g}.")
+    attack = Evidence.of(Kind.TEST, statement, _ATTAINED)
     return Bounds(GaussianBound(Side.UPPER, shift, proof), GaussianBound(Side.LOWER, shift, attack), closes=True)
 
 
-def gaussians(shifts: Iterable[tuple[float, int]], reason: str) -> Bounds:
+def gaussians(shifts: Sequence[tuple[float, int]], reason: str) -> Bounds:
     """So many Gaussian releases of each shift are one, of the root of the sum of their squares."""
-    return one_gaussian(math.sqrt(math.fsum(count * shift * shift for shift, count in shifts)), reason)
+    statement = ONE_RELEASE if sum(count for _, count in shifts) == 1 else RELEASES
+    return one_gaussian(math.sqrt(math.fsum(count * shift * shift for shift, count in shifts)), reason, statement)
 
 
 @dataclass(frozen=True, eq=False)

@@ -236,11 +236,12 @@ class ComposedProof(Bound):
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
-        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta), self.evidence())
+        found = self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta)
+        return BoundValue(found, self._evidence_at(found))
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At least the true delta."""
-        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self.evidence())
+        return BoundValue(self._sharpest(tolerance <= FINE_TOLERANCE).delta(epsilon), self._evidence_at(epsilon))
 
     def renyi(self, order: float) -> BoundValue:
         """See `calipers.pld.composition.renyi`."""
@@ -253,10 +254,17 @@ class ComposedProof(Bound):
 
     def evidence(self) -> Evidence:
         """The theorem, and how its bound is computed."""
-        text = (
-            f"{self.reason} The bound is computed at many e^epsilon, between which the divergence is convex; epochs "
-            "are composed by tilted FFT. Truncation, aliasing and rounding are added to the upper bound."
+        return self._evidence_at(None)
+
+    def _evidence_at(self, epsilon: float | None) -> Evidence:
+        """Of a single epoch, which rule of the theorem gives the bound at epsilon; of several all thresholds count."""
+        at = None if self.single is None else epsilon
+        rules = dict.fromkeys(source.rule_text(at) for source, _ in self.product.factors)
+        computed = (
+            "The bound is computed at many e^epsilon, between which the divergence is convex; epochs are composed by "
+            "tilted FFT. Truncation, aliasing and rounding are added to the upper bound."
         )
+        text = " ".join(filter(None, (self.reason, *rules, computed)))
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
 
@@ -359,7 +367,7 @@ def adaptive_sign_text(attack: AdaptiveSignAttack, epochs: int) -> str:
         opposing, agreeing = "is u (zero once it is zeroed out)", "is -u (zero)"
         weights = f"V_t = {missed}, U_t = {jump} while it opposes the others and U_t = 1 while it agrees"
     means = "mean_t U_t / mean_t V_t" if r == 1.0 else "(1 - p + p mean_t U_t) / (1 - p + p mean_t V_t)"
-    kept = "" if r == 1.0 else f", p = {r:.10g} the share of records an epoch keeps"
+    kept = "" if r == 1.0 else f", p = {r:.10g} the probability that the record is in one of these batches"
     return (
         f"The record changes sides. {'In every epoch all' if epochs > 1 else 'All'} other clipped gradients are -u, a "
         f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "

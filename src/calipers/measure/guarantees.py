@@ -185,7 +185,7 @@ def stated_concentrated(rho: float, xi: float = 0.0) -> Bounds:
 def stated_guarantee(guarantee: Guarantee) -> Bounds:
     """The bounds of a stated guarantee."""
     if guarantee.mu is not None:
-        return one_gaussian(guarantee.mu, f"The mechanism is said to be {guarantee.mu:.12g}-GDP.")
+        return one_gaussian(guarantee.mu, f"The mechanism is said to be {guarantee.mu:.12g}-GDP.", "dong2022:cor2.13")
     if guarantee.rho is not None:
         return stated_concentrated(guarantee.rho)
     assert guarantee.epsilon is not None

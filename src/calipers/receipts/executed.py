@@ -5,7 +5,8 @@
     probed     the implementation was run as a black box (`calipers probe`)
 
 A fact that nobody stated is listed as "not stated": a reader must see the gap. One that the measurement cannot do
-without, and for which a default stands in, is listed as "assumed".
+without, and for which a default stands in, is listed as "assumed". A probe shows neither the neighboring relation nor
+the length of the training: in its receipts these are declared or assumed.
 """
 
 from __future__ import annotations
@@ -84,6 +85,9 @@ def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], .
 _BATCHES, _NEIGHBORS, _UNIT = SCOPE_FACTS
 _UNSEEN = ("adjacency", "view", _NEIGHBORS, _UNIT)
 """What nobody can see in a training, watched or probed: it is a choice of whoever reports."""
+_LENGTH = "steps"
+UNPROBED = (*_UNSEEN, _LENGTH)
+"""What a probe does not see; earlier versions called it probed all the same."""
 
 
 def _assumed(run: Run) -> tuple[str, ...]:
@@ -145,8 +149,23 @@ def attached(record: Any, **stated: object) -> Executed:
     )  # fmt: skip
 
 
-def probed(report: Mapping[str, Any], length: Mapping[str, object], **stated: object) -> Executed:
-    """What `calipers probe --json` found, for a training of this length."""
+def probed(
+    report: Mapping[str, Any], length: Mapping[str, object], written: Run | None = None, /, **stated: object
+) -> Executed:
+    """What `calipers probe --json` found, for a training of this length.
+
+    Args:
+        report: what the probe printed.
+        length: epochs or steps of the training, if somebody named them; a probe sees one epoch.
+        written: the run as a file describes it; without one it is that of the probe.
+        stated: as for `declared`.
+
+    Returns:
+        The run; what no probe can see (neighbors, adversary, unit, length) is declared or assumed.
+
+    Raises:
+        InputError: the report is none of a probe.
+    """
     if not isinstance(report.get("findings"), list):
         raise InputError("Expected what `calipers probe --json` prints.")
     found = [finding for finding in report["findings"] if isinstance(finding, dict)]
@@ -156,10 +175,15 @@ def probed(report: Mapping[str, Any], length: Mapping[str, object], **stated: ob
     if report.get("run") is None:
         why = str(report.get("reason") or "the probe found no run that describes the implementation.")
         return Executed(PROBED, (), False, (why,), (), (*facts, *_stated(stated)), observed, _named(stated))
-    run = Run.from_dict(report["run"])
+    run = written or Run.from_dict(report["run"])
     runs = (run.replace(**length) if length else run,)
+    # The run of a probe names every key, so there all that may be a default is one.
+    by_default = assumable(runs, PROBED) if written is None else _assumed(runs[0])
+    unseen = {fact: ASSUMED if fact in by_default else DECLARED for fact in UNPROBED[:-1]}
+    unseen[_LENGTH] = DECLARED if length or written is not None else PROBED
     alarms = tuple(f"{one.get('subject')}: {one.get('verdict')}" for one in found if one.get("alarm"))
-    said = (*run_facts(runs, PROBED), *facts, *_stated(stated))
+    own = tuple((fact, value, unseen.get(fact, how)) for fact, value, how in run_facts(runs, PROBED))
+    said = (*own, *facts, *_stated(stated))
     return Executed(PROBED, runs, True, (), (*alarms, FIXED), said, observed, _named(stated))
 
 

@@ -28,7 +28,7 @@ from calipers.gate.receipt_shape import PROBE_FACT, STATED_FACTS, checked_receip
 from calipers.gate.sources import read_json, runs_of
 from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.receipts.executed import ASSUMED, assumable, run_facts
+from calipers.receipts.executed import ASSUMED, DECLARED, PROBED, UNPROBED, assumable, run_facts
 from calipers.receipts.write import refuted, section_of
 from calipers.reports.records import strict
 from calipers.run import Run
@@ -164,7 +164,11 @@ def _false_facts(runs: tuple[Run, ...], executed: Mapping[str, Any]) -> list[str
         one = stated.pop(name, {})
         if json.dumps(one.get("value")) != json.dumps(value):  # by their text: True is not 1
             wrong.append(f"It states {name} = {one.get('value')!r}, and its run says {value!r}.")
-        elif one["how"] not in (how, ASSUMED if name in may_be_assumed else how):
+        elif one["how"] not in (
+            how,
+            ASSUMED if name in may_be_assumed else how,
+            DECLARED if how == PROBED and name in UNPROBED else how,
+        ):
             wrong.append(f"It calls {name} {one['how']}, and its run {how}.")
     for name, one in stated.items():
         if name not in STATED_FACTS and not name.startswith(PROBE_FACT):

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from calipers.guarantee import NEIGHBORS
 from calipers.reports.answers import Answers, Questions
 from calipers.reports.comparison import MOST_SIDE_BY_SIDE
 from calipers.reports.document import (
@@ -28,6 +29,7 @@ from calipers.reports.document import (
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import comparison_figure, rate_figures
+from calipers.reports.officer import relation
 from calipers.reports.overlays import overlays
 from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
@@ -35,6 +37,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
 from calipers.reports.sections import ROUNDED, USUAL, claim_rows, notes_section, subject_file, usual_section
 from calipers.reports.words import describe_subject
+from calipers.scope import unit_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -143,6 +146,23 @@ def _proven(verdict: PairVerdict) -> Badge:
     return Badge(verdict.order.value, _MOODS.get(verdict.order.value, "good"))
 
 
+def _relation(compared: Sequence[Answers]) -> tuple[Prose, ...]:
+    """The neighboring relation of all rows; nothing where they differ, which the verdicts say."""
+    found = {relation(answers) for answers in compared}
+    if len(found) > 1 or not found <= set(NEIGHBORS):
+        return ()
+    (name,) = found
+    runs = [run for answers in compared for run in answers.runs]
+    units = {unit_text(run) for run in runs} or {"one record"}
+    words = f"All numbers are for the same neighbors, {name}: {NEIGHBORS[name]} {' or '.join(sorted(units))}."
+    if runs:
+        nobody = all("adjacency" in run.assumed for run in runs)
+        words += (
+            " This is assumed, since no run names an adjacency." if nobody else " Runs that name none get this one."
+        )
+    return (Prose(words),)
+
+
 def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     rows: list[tuple[Cell, ...]] = [
         (together[0].name, *(Range(*ends(reading.bracket)) for reading in together))
@@ -151,11 +171,12 @@ def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     rows.append(("regret of that mu, at most", *(at_most(printed_regret(answers)) for answers in compared)))
     caption = f"From attack (at least) to proof (at most). {ROUNDED}"
     if len(names) <= MOST_SIDE_BY_SIDE:
-        return Section("Side by side", (Table(caption, ("quantity, attack to proof", *names), tuple(rows)),))
+        table = Table(caption, ("quantity, attack to proof", *names), tuple(rows))
+        return Section("Side by side", (table, *_relation(compared)))
     reported = [row for row in rows if row[0] != "separation"]  # the advantage again, as a distance
     columns = ("run, attack to proof", *(str(row[0]) for row in reported))
     turned = tuple((name, *(row[number] for row in reported)) for number, name in enumerate(names, start=1))
-    return Section("Side by side", (Table(caption, columns, turned),))
+    return Section("Side by side", (Table(caption, columns, turned), *_relation(compared)))
 
 
 def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Section:

@@ -294,7 +294,10 @@ def _sentence(first: str, second: str, order: Order) -> str:
             f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."
         )
     better, worse = (first, second) if order is Order.FIRST else (second, first)
-    return f"{better} is certainly more private than {worse}, at every false positive rate (within {setting(SLACK)})."
+    return (
+        f"{better} is certainly more private than {worse}, at every false positive rate (up to {setting(SLACK)} in "
+        "the true positive rate)."
+    )
 
 
 def _single_deltas(names: Sequence[str], answers: Sequence[Answers], i: int, j: int, order: Order) -> Iterator[str]:

@@ -51,22 +51,23 @@ def reading_section(answers: Answers) -> Section:
         *((training,) if answers.stated is None else ()),
         f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
         f"It bounds how much what is released can differ between the two, and so how much it can reveal about {who}.",
-        "epsilon bounds how far the odds of any conclusion can move between the two: by a factor of at most e^epsilon. "
-        "0, with delta 0, is perfect privacy; e^1 is 2.7, e^3 is 20, e^8 is 2,981. No value is the border between safe "
-        "and unsafe: compare what an attacker gets, in the tables below, with what a guess gets.",
-        "delta is the probability that is exempted from that bound. It has to be smaller than 1 divided by the number "
-        f"of people{_people(answers)}, and better is much smaller: publishing all data of one person drawn at random "
-        "has epsilon = 0 at a delta of that size. Where nobody named a delta, 1e-5 is taken.",
-        f"TPR at FPR: an attacker decides {question_text(relation(answers), name)}. The true positive rate is how "
-        "often the answer is yes where yes is right, the false positive rate how often it is yes where no is right. "
-        "The false negative rate is 1 minus the true positive rate. An attacker who looks for those with the answer no "
-        "has two such rates too; each row is about the better of the two. The advantage is the largest difference of "
-        "the two rates: 0 where nothing is learned, 1 where everything is. The separation is the advantage divided by "
-        "the square root of 2.",
+        "epsilon and delta: what happens with probability p in one of the two trainings happens with probability at "
+        "most e^epsilon p + delta in the other. epsilon = 0 with delta = 0 is perfect privacy; e^1 is 2.7, e^3 is 20, "
+        "e^8 is 2,981. No value is the border between safe and unsafe: compare what an attacker gets, in the tables "
+        "below, with what a guess gets.",
+        f"delta has to be smaller than 1 divided by the number of people{_people(answers)}, and better is much "
+        "smaller: publishing all data of one person drawn at random has epsilon = 0 at a delta of that size. Where "
+        "nobody named a delta, 1e-5 is taken.",
+        f"TPR at FPR: an attacker decides {question_text(relation(answers), name)}, by a score of what was released "
+        "and a threshold. The true positive rate is how often the answer is yes where yes is right, the false positive "
+        "rate how often it is yes where no is right; the threshold is the one that gives the false positive rate of "
+        "the row. Yes and no may be exchanged: each row is about the better of the two attacks. The false negative "
+        "rate is 1 minus the true positive rate. The advantage is the largest TPR - FPR: 0 where nothing is learned, 1 "
+        "where everything is. The separation is the advantage divided by the square root of 2.",
         "mu (of Gaussian differential privacy, mu-GDP) says the same in one number: distinguishing the two trainings "
         "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
-        "was drawn, up to a probability delta0. The regret bounds how much smaller both error rates of an attacker "
-        "look there than in the run itself; the advantage looks larger by at most twice that.",
+        "was drawn, up to a probability delta0. The regret is how far mu overstates the attacker: by at most this much "
+        "in both error rates, and at most twice this in the advantage.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         f"nobody has thought of.{_SECRET if answers.stated is None else ''}",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
@@ -91,13 +92,10 @@ def _people(answers: Answers) -> str:
     if run is None or run.dataset_size is None:
         return ""
     size, fewest = run.dataset_size, -(-run.dataset_size // run.records_per_unit)
-    below = floor_digits(1 / size, 2)
+    name = unit_name(answers.runs)
     if fewest == size:
-        return f" (here, with {size:,} {unit_name(answers.runs)}s, {below} if each is a person)"
-    return (
-        f" (here {size:,} records of between {fewest:,} and {size:,} {unit_name(answers.runs)}s: below 1/{size:,}, "
-        f"rounded down {below}, to be safe)"
-    )
+        return f" (here 1/{size:,}, if each {name} is a person)"
+    return f" (here, with {size:,} records of between {fewest:,} and {size:,} {name}s, 1/{size:,} to be safe)"
 
 
 def _differ(answers: Answers) -> str:
@@ -213,8 +211,8 @@ def uncovered_section(answers: Answers) -> Section:
         "data.",
         "Floating point: the noise is taken to be real-valued and Gaussian, and its generator unpredictable; "
         "libraries draw floating-point numbers from a start number (the seed), which must stay secret.",
-        "Logs of the training: whoever sees the seed, the noise or, where batches are drawn at random, who was in "
-        "which batch, is outside of the numbers.",
+        "Logs of the training: attackers who see the seed, the noise or, where batches are drawn at random, who was in "
+        "which batch.",
         f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
         "Other releases: models, statistics or logs made from the same data add up with this one.",
         "The description: the numbers are about the run as it is described here. Calipers can also test the code "

@@ -81,7 +81,7 @@ def measurement_sections(
     )
 
 
-_LEFT_OUT = f"Whoever described the run did not say what is marked {ASSUMED_MARK}: check it before you sign."
+_LEFT_OUT = f"Settings marked {ASSUMED_MARK} were not given: check them before you sign."
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
     "it is known whose data were used and the promise is about what they say; zero-out, if a policy or a library asks "
@@ -181,6 +181,8 @@ def subject_file(answers: Answers) -> str:
 def numbers_section(answers: Answers, tolerance: float) -> Section:
     """Every reading between its two bounds."""
     blocks: list[Block] = [numbers_table(answers)]
+    if answers.tpr:
+        blocks.append(Prose(_TEST))
     if not is_closed(answers.leading.bracket, tolerance):
         blocks.append(
             Notice(
@@ -189,6 +191,12 @@ def numbers_section(answers: Answers, tolerance: float) -> Section:
             )
         )
     return Section("All numbers", tuple(blocks))
+
+
+_TEST = (
+    "Behind each TPR: the attacker computes one score from all that was released, and compares it with the threshold "
+    "that gives the FPR of the row."
+)
 
 
 def numbers_table(answers: Answers) -> Table:

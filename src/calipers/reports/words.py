@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from calipers.numerics.decimals import claim_digits
 from calipers.run import Run
-from calipers.scope import VIEWS, divisor_text, drawn_text, in_units, neighbors_text
+from calipers.scope import VIEWS, batches_text, divisor_text, in_units, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -19,7 +19,7 @@ def describe(run: Run) -> str:
     length = f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''}"
     if run.epochs is not None:
         length += f" ({run.epochs:,} epoch{'s' if run.epochs != 1 else ''})"
-    parts = [f"{length} of {drawn_text(run)}", f"noise multiplier {claim_digits(run.noise_multiplier, 8)}"]
+    parts = [f"{length} of {batches_text(run)}", f"noise multiplier {claim_digits(run.noise_multiplier, 8)}"]
     if run.dataset_size is not None:
         of_size = f", batch size {run.batch_size:,}" if run.batch_size is not None else ""
         parts.append(f"{run.dataset_size:,} records{of_size}")
@@ -59,4 +59,4 @@ def assumed_text(runs: Sequence[Run]) -> str:
         found["privacy_unit"] = "one record"
     if not found:
         return ""
-    return "\nAssumed, since nobody said it: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."
+    return "\nAssumed, because not given: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."

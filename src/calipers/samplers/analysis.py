@@ -124,14 +124,16 @@ def closed(source: TwoSidedPair, count: int, statement: str, reason: str, descri
     return Analysis((Proof(source, count, statement, reason),), Attack(source, count, statement, description))
 
 
-def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:
+def known_release(
+    run: RunFields, count: int, statement: str = "dong2022:cor3.3+cor2.13", reason: str = KNOWN_TIME
+) -> Proof:
     """Plain Gaussians at known times, in which a record takes part at most `count` times."""
     return Proof(release(run.largest_shift), count, statement, reason)
 
 
 def known_times(run: RunFields, count: int) -> Analysis:
     """A record whose participations are all at known times: `count` plain Gaussians."""
-    return closed(release(run.largest_shift), count, "dong2022:cor2.13", KNOWN_TIME, SEEN_ALONE)
+    return closed(release(run.largest_shift), count, "dong2022:cor3.3+cor2.13", KNOWN_TIME, SEEN_ALONE)
 
 
 Configurations = tuple[FloatArray, FloatArray, FloatArray]

@@ -78,7 +78,7 @@ class DeterministicScheme(CutScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "batches in a fixed order ({batches} per epoch)"
+        return "batches in a fixed order ({batches})"
 
     def default_adjacency(self, run: RunFields) -> str:
         """Zeroing out a record leaves all others where they are."""

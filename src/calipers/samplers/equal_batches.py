@@ -249,13 +249,15 @@ def added_or_removed(run: RunFields) -> Analysis:
     last = release(shift * math.sqrt(epochs)) if epochs else None
     if not hidden:
         assert last is not None
-        return closed(last, 1, "dong2022:cor2.13", f"{_KEPT}; here it is the only one. It is", f"{_OPPOSED}{_LAST}.")
+        return closed(
+            last, 1, "dong2022:cor3.3+cor2.13", f"{_KEPT}; here it is the only one. It is", f"{_OPPOSED}{_LAST}."
+        )
     more = (*hidden[1:], *(((last, 1),) if last is not None else ()))
     description = f"{_OPPOSED}{_LAST if epochs else ''}."
     attack = Attack(*hidden[0], ADD_REMOVE, description, additional=more)
     if once and run.noise_multiplier < least * math.sqrt(run.begun_epochs):
         moved = shift * math.sqrt(4.0 * run.begun_epochs + epochs)
-        known = Proof(release(moved), 1, "dong2022:cor2.13", f"{_KEPT if epochs else _HIDDEN}; revealed, it is")
+        known = Proof(release(moved), 1, "dong2022:cor3.3+cor2.13", f"{_KEPT if epochs else _HIDDEN}; revealed, it is")
         return Analysis((known,), attack)
     return Analysis((Proof(*hidden[0], ADD_REMOVE, _KEPT if epochs else _HIDDEN, additional=more),), attack)
 

@@ -118,9 +118,9 @@ _REMAINDER = (
     "counts."
 )
 _NO_REMAINDER = (
-    "Every record is used in every epoch, so the record that makes room for this one is observed once, in the first "
-    "batch, which hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal "
-    "weights, and by fixed batches for the small share of weight that this does not bound."
+    "Every record is used in every epoch, so the record that makes room for this one is observed too, once, which "
+    "hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal weights, and by "
+    "fixed batches for the small share of weight that this does not bound."
 )
 
 
@@ -134,7 +134,7 @@ class ShuffleScheme(CutScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "shuffled batches of fixed size ({batches} per epoch)"
+        return "shuffled batches of fixed size ({batches})"
 
     def analyze(self, run: RunFields) -> Analysis:
         """Even a single batch hides a record if it may be left out of it."""
@@ -302,19 +302,29 @@ _BETWEEN = (
 
 
 def attack_description(run: RunFields) -> str:
-    """Everybody's gradients, and the score of what is seen."""
-    replaced, share = run.adjacency == "substitute", run.kept_share
+    """Everybody's gradients, and the score of what is seen: as `_attack` computes it."""
+    replaced, (size, batch) = run.adjacency == "substitute", run.sizes or (run.steps_per_epoch, 1)
+    share, isolated = _full_batches(run) * batch / size, run.view == "isolated"
     present, absent = ("mean_t U_t", "mean_t V_t")
     if share < 1.0:
         present, absent = "(1 - p + p mean_t U_t)", "(1 - p + p mean_t V_t)"
-    score = f"log {present}" if replaced else f"log({present} / {absent})"
-    weights = "U_t = exp(2 x_t/sigma - 2/sigma^2)" + ("" if replaced else ", V_t = exp(x_t/sigma - 1/(2 sigma^2))")
-    rate = "" if share == 1.0 else f", p = {share:.10g} the share of records an epoch keeps"
-    shown = "is u, or -u once it is replaced" if replaced else "is u, or zero once it is zeroed out"
+    score = f"log {present}" if replaced or isolated else f"log({present} / {absent})"
+    small, large = "exp(x_t/sigma - 1/(2 sigma^2))", "exp(2 x_t/sigma - 2/sigma^2)"
+    weights = f"U_t = {small if isolated else large}" + ("" if replaced or isolated else f", V_t = {small}")
+    rate = "" if share == 1.0 else f", p = {share:.10g} the probability that the record is in one of these batches"
+    if isolated:
+        gone = "replaced" if replaced else "zeroed out"
+        played = f"The record's clipped gradient is u, a unit vector, or zero once it is {gone}. With x_t = (what is "
+        played += "seen of batch t along u)/sigma"
+    else:
+        shown = "is u, or -u once it is replaced" if replaced else "is u, or zero once it is zeroed out"
+        played = f"All other clipped gradients are -u, a unit vector, and the record's {shown}; so batches sum to -B "
+        played += "along u, except where the record is. With x_t = (sum of batch t along u + B)/sigma"
+    once = " Every batch is averaged over the epochs first: sigma is the noise of that average."
+    short = " A last, shorter batch is not looked at."
     return (
-        f"All other clipped gradients are -u, a unit vector, and the record's {shown}; so batches sum to -B along u, "
-        "except where the record is. With x_t = (sum of batch t along u + B)/sigma the score of an epoch is "
-        f"{score}, {weights}{rate}."
+        f"{played} the score of {'all epochs' if run.reshuffle == 'once' else 'an epoch'} is {score}, {weights}{rate}."
+        f"{once if run.reshuffle == 'once' else ''}{short if run.last_batch == 'keep' and size % batch else ''}"
     )
 
 

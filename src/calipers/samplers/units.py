@@ -107,7 +107,7 @@ def known_unit(run: RunFields, records: float, count: int) -> Analysis:
     """
     source, reason = release(records * run.largest_shift), f"All records of the {run.unit_name} take part in"
     description = f"{all_of(run)} and all other gradients are zero, so each participation attains exactly this pair."
-    return closed(source, count, "dong2022:cor2.13", reason, description)
+    return closed(source, count, "dong2022:cor3.3+cor2.13", reason, description)
 
 
 def together(records: int, batch_size: int | None) -> float:

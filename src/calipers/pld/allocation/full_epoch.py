@@ -54,6 +54,13 @@ _CAREFUL, _NOISY = 3.0, 0.8
 """Where gradients are below so many deviations of the noise, estimates between the epsilons that were scanned are too
 large by such a factor, but what is exposed is not."""
 
+_RULES = {
+    False: "a record of the first batch, drawn with probabilities inverse to its likelihood ratio there (section 9, "
+    "'The rule')",
+    True: "batch by batch one record or none, by rejection (section 9, 'One or none, batch by batch')",
+}
+"""By whether it is the rule of rejection."""
+
 
 @implements("calipers:displaced")
 @dataclass(frozen=True)
@@ -83,6 +90,20 @@ class FullEpoch(ShuffledEpoch):
         return self.batch_size / self.dataset_size
 
     finer = None
+
+    def rule_text(self, epsilon: float | None) -> str:
+        """Which of the two rules names the record that makes room; at all thresholds (None), both that are tried."""
+        at = (None,) if epsilon is None else tuple((reverse, _near(epsilon)) for reverse in (False, True))
+        found = [_tried(self) if each is None else _rules(self, *each) for each in at]
+        used = sorted({rejected for rules in found for rejected, worse in rules if not worse})
+        if not used:
+            return ""
+        if len(used) == 1:
+            return f"Which record makes room is chosen by this rule: {_RULES[used[0]]}."
+        return (
+            f"Which record makes room is chosen by one of two rules, and at every threshold e^epsilon the smaller "
+            f"bound counts: {_RULES[False]}; or {_RULES[True]}."
+        )
 
     def chosen(self, epsilon: float, reverse: bool) -> Majorant | None:
         """The pool and the weights that seem best at epsilon >= 0."""
@@ -144,11 +165,21 @@ def _rules(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[tuple[bool,
     return tuple((rejected, value > _WORSE * found[0][0]) for value, rejected in found)
 
 
+def _tried(epoch: FullEpoch) -> tuple[tuple[bool, bool], ...]:
+    """The rules that are tried at some epsilon, in the form of `_rules`."""
+    first, rejection = bool(_majorants(epoch, False)[0]), epoch.rounds >= _FEWEST and _wide_enough(epoch)
+    return tuple((rejected, False) for rejected, tried in ((False, first), (True, rejection)) if tried)
+
+
+def _wide_enough(epoch: FullEpoch) -> bool:
+    return epoch.sigma * _LARGEST_WIDTH >= 1.0
+
+
 def _plan(epoch: FullEpoch, reverse: bool, epsilon: float, rejected: bool) -> Majorant | None:
     """The weights of one rule with the least bound, about."""
     if not rejected:
         return _chosen(epoch, reverse, epsilon, pools=False)
-    if epoch.rounds < _FEWEST or epoch.sigma * _LARGEST_WIDTH < 1.0:
+    if epoch.rounds < _FEWEST or not _wide_enough(epoch):
         return None
     return _rejection_at(epoch, reverse, _near(epsilon))
 

@@ -114,6 +114,12 @@ class DominatingPair(AnyPair):
     bounded: bool = False
     """Whether the last atom of a pessimistic PLD is its true end: nothing but mass at infinity lies beyond it."""
 
+    def rule_text(self, epsilon: float | None) -> str:
+        """Which rule of its proof gives the bound at epsilon, or at every epsilon (None), in a sentence; empty where
+        there is one rule only.
+        """
+        return ""
+
     def log_moment_bound(self, order: float, reverse: bool) -> float | None:
         """At least log E_Q[L^order] of the pair, or of the swapped one, in closed form; None where there is none."""
         return None
