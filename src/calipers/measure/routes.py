@@ -123,7 +123,10 @@ def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None
                 continue
             ends = f"{floor_digits(bracket.lower)} to {ceil_digits(bracket.upper)}"
             given.append(f"{adjacency} {ends}")
-        also = f" Epsilon at delta = {setting(_USUAL_DELTA)}: {', '.join(given)}." if given else ""
+        # The noise is named: a search for noise refuses at one that nobody gave.
+        noise = " then ".join(dict.fromkeys(setting(run.noise_multiplier) for run in phases))
+        what = f" With noise multiplier {noise} epsilon at delta = {setting(_USUAL_DELTA)} is: {', '.join(given)}."
+        also = what if given else ""
         raise UnsupportedError(f"{error}{also}") from error
 
 
