@@ -14,7 +14,7 @@ from calipers.bracket import Bracket
 from calipers.errors import CalipersError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
-from calipers.scope import last_batch_matters, neighbors_text
+from calipers.scope import last_batch_matters, neighbors_text, only_side
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -98,9 +98,10 @@ def last_batch_notice(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]
     said = _taken_to_be_dropped(*run.sizes)
     if row.epsilon is None:
         return f"{said} nothing is proven: {row.refused}"
+    side = only_side([_with(run, {"last_batch": row.last_batch})]) if row.adjacency == "add-remove" else ""
     return (
         f"{said} epsilon at delta = {setting(row.delta)} lies between {floor_digits(row.epsilon.lower)} and "
-        f"{ceil_digits(row.epsilon.upper)} instead."
+        f"{ceil_digits(row.epsilon.upper)} instead{f', for {side} a record only' if side else ''}."
     )
 
 
@@ -109,7 +110,9 @@ def noise_notice(runs: tuple[Run, ...]) -> str:
     for run in runs:
         if last_batch_matters(run) and run.sizes is not None:
             said = _taken_to_be_dropped(*run.sizes)
-            return f"{said} this noise may not be enough: describe the run with last_batch = 'keep'."
+            # Added or removed, a record lengthens or shortens a kept batch, which nothing hides.
+            enough = "is not" if run.adjacency == "add-remove" else "may not be"
+            return f"{said} this noise {enough} enough: describe the run with last_batch = 'keep'."
     return ""
 
 
