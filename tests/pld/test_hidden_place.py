@@ -16,6 +16,7 @@ from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 
 Floats = NDArray[np.float64]
+ADJACENCIES = ("add-remove", "zero-out", "substitute")
 STEP = 0.08
 AXIS = np.arange(-8.0, 8.0, STEP)
 PLANE = np.stack(np.meshgrid(AXIS, AXIS, indexing="ij"))
@@ -43,16 +44,20 @@ def batches(gradients: list[Floats], rate: float, largest: int) -> dict[tuple[fl
     return found
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_no_gradients_show_more_than_the_pair(seed: int) -> None:
+def test_no_gradients_show_more_than_the_pair(seed: int, adjacency: str) -> None:
     """Four others with gradients in a plane, two in a batch: all sums enumerated, both directions, several epsilons."""
     rng = np.random.default_rng(seed)
     rate, largest, shift = 0.4, 2, 0.9
     angles = [0.0, *((math.pi,) * 4 if seed == 0 else rng.uniform(0.5 * math.pi, 1.5 * math.pi, 4))]
+    if seed == 3:
+        angles = [0.0] * 5  # a record that is zeroed out shows most where it is absent if all others are like it
     record, *others = [shift * np.array([math.cos(angle), math.sin(angle)]) for angle in angles]
-    absent, present = (density(batches(some, rate, largest)) for some in (others, [*others, record]))
+    instead = {"add-remove": [], "zero-out": [0.0 * record], "substitute": [-record]}[adjacency]
+    absent, present = (density(batches([*others, *some], rate, largest)) for some in (instead, [record]))
     cut = Truncation(4, rate, largest)
-    for proof in (hidden_place_proof(cut, shift), HiddenSize(cut, shift)):
+    for proof in (hidden_place_proof(cut, shift, adjacency), HiddenSize(cut, shift, adjacency)):
         pmf = proof.upper(0.02, -40.0)
         for epsilon in (-0.3, 0.0, 0.2, 0.5, 1.0):
             for first, second, bound in ((present, absent, pmf), (absent, present, pmf.reverse())):
@@ -77,8 +82,9 @@ def test_attacks_stay_below_and_the_bound_improves_on_revealing(
     assert proof.delta(1.0) < 0.9 * revealing.delta(1.0)
 
 
-def test_the_pair_is_the_sum_of_its_parts() -> None:
-    """Five parts by binomial sums, each with its closed form or a sum over the line; at every epsilon, nothing less."""
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_pair_is_the_sum_of_its_parts(adjacency: str) -> None:
+    """Three parts by binomial sums, each a sum over the line, both directions; at every epsilon, nothing less."""
     others, rate, largest, shift = 30, 0.2, 6, 1.1
     chances = [math.comb(others, m) * rate**m * (1 - rate) ** (others - m) for m in range(others + 1)]
     full, short = sum(chances[largest:]), chances[largest - 1]
@@ -88,13 +94,26 @@ def test_the_pair_is_the_sum_of_its_parts() -> None:
     def normal(mean: float) -> Floats:
         return np.asarray(np.exp(-0.5 * (z - mean) ** 2) * 0.0005 / math.sqrt(2.0 * math.pi))
 
-    pmf = hidden_place_proof(Truncation(others, rate, largest), shift).upper(0.01, -40.0)
-    one, two = normal(0.0), (short * normal(0.0) + full * normal(-shift)) / (short + full)
+    def pair(record: float, other: float, alone: float) -> tuple[Floats, Floats]:
+        """With the record and without it: nobody is there with probability `alone`, and otherwise another one."""
+        rest = alone * normal(0.0) + (1 - alone) * normal(other)
+        instead = {"add-remove": rest, "zero-out": normal(0.0), "substitute": normal(-record)}[adjacency]
+        return (1 - rate) * rest + rate * normal(record), (1 - rate) * rest + rate * instead
+
+    def gained(first: Floats, second: Floats, epsilon: float) -> float:
+        return float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+
+    pmf = hidden_place_proof(Truncation(others, rate, largest), shift, adjacency).upper(0.01, -40.0)
     for epsilon in (-0.15, 0.0, 0.3, 1.2):
-        odds = math.exp(epsilon)
-        parts = [
-            (short + full) * kept * np.maximum((1 - rate) * two + rate * normal(shift) - odds * two, 0.0).sum(),
-            (1 - full - short * kept) * np.maximum((1 - rate) * one + rate * normal(shift) - odds * one, 0.0).sum(),
-            full * (1 - kept) * max(0.0, 1 - odds),
-        ]
-        assert sum(parts) - 1e-9 <= pmf.delta(epsilon) <= 1.001 * sum(parts) + 1e-6
+        if epsilon < 0.0 and adjacency != "add-remove":
+            continue  # the other direction is the one that counts
+        for bound, way in ((pmf, 1), (pmf.reverse(), -1)):
+            # Without the record nobody stands out; a record that is zeroed out does where all others are like it.
+            other = shift if adjacency == "zero-out" and way < 0 else -shift
+            record = -shift if adjacency == "substitute" and way < 0 else shift
+            parts = [
+                (short + full) * kept * gained(*pair(record, other, short / (short + full))[::way], epsilon),
+                (1 - full - short * kept) * gained(*pair(record, other, 1.0)[::way], epsilon),
+                full * (1 - kept) * max(0.0, 1 - math.exp(epsilon)),
+            ]
+            assert sum(parts) - 1e-9 <= bound.delta(epsilon) <= 1.001 * sum(parts) + 1e-6

@@ -174,13 +174,13 @@ def _proof(run: RunFields, truncation: Truncation) -> Proof:
 def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
     """The proof that hides whether a batch is full, where there is one and it matters."""
     often = truncation.truncated * run.total_steps >= _MATTERS
-    if run.adjacency != "add-remove" or truncation.unit > 1 or run.rate == 1 or not often:
+    if truncation.unit > 1 or run.rate == 1 or not often:
         return ()
     shift = 1.0 / run.noise_multiplier
-    found = (Proof(_hidden_place(truncation, shift), run.total_steps, STATEMENT, _HIDING),)
+    found = (Proof(_hidden_place(truncation, shift, run.adjacency), run.total_steps, STATEMENT, _HIDING),)
     if truncation.truncated < _COMMON or truncation.largest < 2:
         return found
-    return (*found, Proof(HiddenSize(truncation, shift), run.total_steps, STATEMENT, _ONE_LESS))
+    return (*found, Proof(HiddenSize(truncation, shift, run.adjacency), run.total_steps, STATEMENT, _ONE_LESS))
 
 
 _hidden_place = functools.lru_cache(maxsize=32)(hidden_place_proof)
