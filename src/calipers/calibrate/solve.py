@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket, Side
-from calipers.calibrate.estimate import aimed, likely_noise
+from calipers.calibrate.estimate import Seen, aimed, crossed, likely_noise
 from calipers.calibrate.out_of_reach import out_of_reach, with_noise
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
@@ -27,8 +27,10 @@ from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers.synonyms import key_named
 
-_COARSE, _NEAR, _APART = 1e-2, 0.1, 0.05
-"""The tolerance of coarse measurements, how near to the target they end, and how far apart two are for a slope."""
+_COARSE, _NEAR, _UNSURE = 1e-2, (0.1, 0.02), (0.1, 0.03)
+"""The tolerance of coarse measurements, how near to the target they end, and by what share their slope may err: the
+second where they take much less time than fine ones.
+"""
 _MOST_MEASUREMENTS = 80
 _TINY_EPSILON = 1e-3
 
@@ -231,16 +233,17 @@ class _Search:
 
     def __init__(self, noisy: _Noisy, target: _SearchTarget, progress: SearchProgress | None) -> None:
         self.noisy, self.target, self.progress, self.range = noisy, target, progress, noisy.range
-        self.count = 0
-        self.forget()
+        self.count, self.cheap = 0, False  # whether coarse measurements take much less time than fine ones
+        self.forget(coarse=True)
 
-    def forget(self) -> None:
+    def forget(self, coarse: bool = False) -> None:
         """Start a pass, for which what was decided by coarser measurements is only a hint: no noise is known."""
+        self.coarse = coarse
         self.fails = -math.inf, math.nan  # (log noise, excess > 0)
         self.meets = math.inf, math.nan
         self.before: tuple[float, float] | None = None  # the last but one of its side
         self.met: Measurement | None = None  # that of the smallest noise which meets the target
-        self.seen: list[tuple[float, float]] = []  # (log noise, excess)
+        self.seen: list[Seen] = []
 
     def measure(self, log_noise: float, tolerance: float) -> float:
         """The excess over the target at one noise multiplier."""
@@ -249,6 +252,9 @@ class _Search:
         self.count += 1
         noise = min(max(math.exp(log_noise), self.range.low), self.range.high)
         measured = measure(self.noisy.at(noise), tolerance=tolerance)
+        both = measured.evaluation
+        if self.coarse and both.upper.rough is not both.upper:
+            self.cheap, measured = True, replace(measured, evaluation=replace(both, upper=both.upper.rough))
         upper = self.target.upper(measured)
         if self.progress is not None:
             self.progress(noise, upper)
@@ -262,14 +268,10 @@ class _Search:
         return excess
 
     def settled(self) -> tuple[float, float]:
-        """Where the line through the two measurements nearest to the target crosses it, and its slope (negative)."""
-        first, *others = sorted(self.seen, key=lambda found: abs(found[1]))
-        farthest = max(others, key=lambda found: abs(found[0] - first[0]))
-        second = next((found for found in others if abs(found[0] - first[0]) >= _APART), farthest)
-        slope = (second[1] - first[1]) / (second[0] - first[0])
-        if not -math.inf < slope < 0.0:
-            return 0.5 * (self.fails[0] + self.meets[0]), -math.inf
-        return min(max(first[0] - first[1] / slope, self.fails[0]), self.meets[0]), slope
+        """Where what is measured crosses the target, about, and its slope (negative)."""
+        crossing, slope = crossed(self.seen, self.cheap)
+        middle = 0.5 * (self.fails[0] + self.meets[0])
+        return middle if math.isinf(slope) else min(max(crossing, self.fails[0]), self.meets[0]), slope
 
     def _is_near(self, distance: float) -> bool:
         """Whether a measurement lies so near to the target."""
@@ -281,7 +283,8 @@ class _Search:
         excess = self.measure(start, tolerance)
         if math.isfinite(slope) and math.isfinite(excess):
             step = excess / -slope
-            self.measure(start + step + math.copysign(max(0.35 * width, 0.1 * abs(step)), excess), tolerance)
+            beyond = max(0.35 * width, _UNSURE[self.cheap] * abs(step))
+            self.measure(start + step + math.copysign(beyond, excess), tolerance)
 
     def bracket(self, tolerance: float, step: float) -> None:
         """Move outward from what is known until one noise fails and one meets the target."""
@@ -355,7 +358,7 @@ def solve(
     excess = search.measure(math.log(start), coarse)
     # Leakage falls about like a power of the noise between 1 and 2, so this step usually lands on the other side.
     search.bracket(coarse, min(1.0, max(0.1, abs(excess))))
-    search.shrink(coarse, max(_COARSE, 2.0 * tolerance), blind=0.1, near=_NEAR)
+    search.shrink(coarse, max(_COARSE, 2.0 * tolerance), blind=0.1, near=_NEAR[search.cheap])
     crossing, slope = search.settled()
     search.forget()
     # By default as `measure` does, which then proves the target; the upper bound is finer than the bracket is wide.

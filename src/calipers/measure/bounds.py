@@ -124,6 +124,11 @@ class Bound(ABC):
         """The same bound, for whoever does not ask what stands on the other side."""
         return self
 
+    @property
+    def rough(self) -> Bound:
+        """A bound of the same side that may be wider and takes less time: a hint for whoever looks for a place."""
+        return self
+
     def sharing(self, other: Bound) -> Bound:
         """The same bound, with what the other one has computed already, where that is the same."""
         return other if self == other else self
@@ -331,6 +336,12 @@ class Choice(Bound):
 
 class MinimumBound(Choice):
     """Proofs that compete: all of them hold, so the least counts; of whole curves the pointwise best."""
+
+    @property
+    def rough(self) -> Bound:
+        """The parts' own."""
+        parts = [part.rough for part in self.parts]
+        return self if all(new is old for new, old in zip(parts, self.parts, strict=True)) else MinimumBound(parts)
 
     def best(self, found: Sequence[BoundValue]) -> BoundValue:
         """The least."""

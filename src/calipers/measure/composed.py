@@ -234,6 +234,14 @@ class ComposedProof(Bound):
         single = None if self.single is None else product.factors[0][0].single_proof
         return single or product
 
+    @property
+    def rough(self) -> ComposedProof:
+        """With the wider PLDs of sources that have some; a single epoch answers as it does."""
+        factors = self.product.factors
+        if self.single is not None or all(source.coarser is None for source, _ in factors):
+            return self
+        return replace(self, product=ProofProduct([(source.coarser or source, count) for source, count in factors]))
+
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
         found = self._sharpest(tolerance <= FINE_TOLERANCE).epsilon(delta)

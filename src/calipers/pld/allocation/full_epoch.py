@@ -159,9 +159,12 @@ def _by_dynamic_program(epoch: FullEpoch, epsilon: float, reverse: bool, majoran
 @lru_cache(maxsize=1024)
 def _rules(epoch: FullEpoch, reverse: bool, epsilon: float) -> tuple[tuple[bool, bool], ...]:
     """Both rules, or one: whether it is that of rejection, and whether another is clearly better; best first."""
-    plans = [(rejected, _plan(epoch, reverse, epsilon, rejected)) for rejected in (False, True)]
+    tried = [(rejected, _plan(epoch, reverse, epsilon, rejected)) for rejected in (False, True)]
+    plans = [(rejected, plan) for rejected, plan in tried if plan is not None]
+    if len(plans) < 2:
+        return tuple((rejected, False) for rejected, _ in plans)
     rough = reverse, _SCAN_RESOLUTION, _LOG_TAIL
-    found = sorted((epoch.with_majorant(plan, epsilon, *rough)[1], each) for each, plan in plans if plan is not None)
+    found = sorted((epoch.with_majorant(plan, epsilon, *rough)[1], rejected) for rejected, plan in plans)
     return tuple((rejected, value > _WORSE * found[0][0]) for value, rejected in found)
 
 

@@ -97,6 +97,8 @@ def convolved(many: FloatArray, one: FloatArray) -> FloatArray:
     """
     (count, n), m = many.shape, len(one)
     if min(n, m) <= _ALONE:
+        if count == 1:  # as most are
+            return np.convolve(many[0], one)[None]
         return np.stack([np.convolve(row, one) for row in many])
     number = -(-n // _BLOCK)
     cut: FloatArray = np.zeros((count, number * _BLOCK))

@@ -21,6 +21,7 @@ the last one lacks. This holds for all n and I, which are chosen by rough estima
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -73,7 +74,7 @@ def _payoffs(
 def _payoff(
     term: WorstCaseTerm, known: float, rounds: int, lack: float, count: int, all_stages: Sequence[int], every: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Places, and a row of values for every number of stages: later ones begin with fewer of them."""
+    """Places, and a row of values for every number of stages, which increase: later ones begin with fewer of them."""
     kept, drift = count / (rounds - 1), math.expm1(term.epsilon)
     accepted = acceptance(gradient_width(term), 1.0 - kept)
     sizes = _sizes(term)[::every]
@@ -83,11 +84,15 @@ def _payoff(
     alone = np.minimum(known, np.concatenate((below[::-1], [known], above - drift)))
     last = np.array(all_stages)
     values = np.repeat((rounds - last)[:, None] * known, len(places), axis=1)
-    for stage in range(max(all_stages), 0, -1):
-        sums = places + drift * (kept * (stage - 1) + lack)
-        later, begun = np.maximum(sums, 0.0) / kept, last >= stage
-        moved = np.maximum(later, accepted * later + (1.0 - accepted) * values[begun])
-        values[begun] = np.interp(sums, places, alone) + moved
+    sums = places + drift * (kept * np.arange(all_stages[-1]) + lack)[:, None]
+    later = np.maximum(sums, 0.0) / kept
+    shown, taken = np.interp(sums, places, alone), accepted * later
+    for stage in range(all_stages[-1], 0, -1):
+        begun = values[bisect_left(all_stages, stage) :]
+        begun *= 1.0 - accepted
+        begun += taken[stage - 1]
+        np.maximum(begun, later[stage - 1], out=begun)
+        begun += shown[stage - 1]
     return places, values
 
 

@@ -37,7 +37,7 @@ from calipers.numerics.normal import (
 from calipers.pld.allocation.average import AllocatedEpoch, shared_depth, single_depth
 from calipers.pld.allocation.crossing import Crossing
 from calipers.pld.allocation.profile_scan import ProfileScan, deviation_of, scan_epsilons
-from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, USUAL, Effort, recursion_divergence
+from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, ROUGH, USUAL, Effort, recursion_divergence
 from calipers.pld.allocation.worst_case_sum import divergence
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm, replaced, zeroed_out
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -50,10 +50,10 @@ multi-resolution grid would leave the range of doubles. The order counts as know
 """
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the multi-resolution grids that find a single answer and of those that give it."""
-_GRID = 0.25
-"""Resolution of the multi-resolution grids of a PLD."""
-_GAP, _FINE_GAP = 0.2, 0.1
-"""Gaps between the nodes of a PLD in deviations of log L, and of a finer one."""
+_GRID, _ROUGH_GRID = 0.25, 0.5
+"""Resolution of the multi-resolution grids of a PLD, and of a rough one."""
+_GAP, _FINE_GAP, _ROUGH_GAP = 0.2, 0.1, 0.8
+"""Gaps between the nodes of a PLD in deviations of log L, of a finer one and of a rough one."""
 _FAR, _FARTHEST = 1e-9, 2e-12
 """What an epoch shows so rarely decides little: below the second nodes are usually twice as far apart."""
 _NEGLIGIBLE = 10.0
@@ -85,6 +85,7 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
 
     substituted: bool = False
     fine: bool = field(default=False, kw_only=True)
+    rough: bool = field(default=False, kw_only=True)
 
     @property
     def finer(self) -> ShuffledEpoch | None:  # type: ignore[override]
@@ -92,9 +93,24 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         return None if self.fine else changed(self, fine=True)
 
     @property
+    def coarser(self) -> ShuffledEpoch | None:  # type: ignore[override]
+        """The same with fewer nodes."""
+        return None if self.rough else changed(self, rough=True)
+
+    @property
     def gap(self) -> float:
         """Between the nodes of a PLD, in deviations of log L."""
-        return _FINE_GAP if self.fine else _GAP
+        return _ROUGH_GAP if self.rough else _FINE_GAP if self.fine else _GAP
+
+    @property
+    def grid(self) -> float:
+        """Resolution of the multi-resolution grids of a PLD."""
+        return _ROUGH_GRID if self.rough else _GRID
+
+    @property
+    def effort(self) -> Effort:
+        """Of the recursion at the nodes of a PLD."""
+        return ROUGH if self.rough else QUICK
 
     @property
     def symmetric(self) -> bool:
@@ -259,7 +275,7 @@ def _directed(epoch: ShuffledEpoch, log_tail: float) -> tuple[ProfileNodes, Prof
     """Profiles of both directions, or of one that holds in both."""
     queries = _queries(epoch, False)
     ((_, (node, worst)),) = queries.along([0.0], log_tail, -math.inf)
-    start = node, worst if worst <= _RARE else min(worst, epoch.by_dynamic_program(0.0, False))
+    start = node, worst if worst <= _RARE else min(worst, epoch.by_dynamic_program(0.0, False, epoch.effort))
     forward = _profile(epoch, False, log_tail, start, queries)
     if epoch.symmetric:
         return forward, None
@@ -271,7 +287,7 @@ def _directed(epoch: ShuffledEpoch, log_tail: float) -> tuple[ProfileNodes, Prof
 def _queries(epoch: ShuffledEpoch, reverse: bool) -> Queries:
     """What is found out at some epsilon for one profile: values that another one asked for would not be the same."""
     return ProfileScan(
-        lambda epsilon, depth: epoch.node(epsilon, reverse, _GRID, depth),
+        lambda epsilon, depth: epoch.node(epsilon, reverse, epoch.grid, depth),
         lambda _, found: math.log(max(found[1], 1e-300)),
         math.log(epoch.known(0.0)) - math.log(epoch.rounds),
         _CUT,
@@ -285,19 +301,21 @@ def _profile(
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = scan_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
     end = log_tail + _NEGLIGIBLE
-    profile, gain, above = [start], 0.0, 0
+    profile, gain, above, risen, lowest = [start], 0.0, 0, 0, start[1]
     # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
     least = 1.0 if reverse or epoch.substituted else 0.0
     before = start[0], math.log(max(start[1], 1e-300))
     for epsilon, (node, value) in queries.along(epsilons[1:], log_tail, end, math.log(epoch.far), before):
         if gain < _WORTH and value > _RARE:
             # Far out one term decides, and one control for every threshold is as good as one for all.
-            better = epoch.by_dynamic_program(epsilon, reverse)
+            better = epoch.by_dynamic_program(epsilon, reverse, epoch.effort)
             gain, value = better / value, min(value, better)
         profile.append((node, value))
         share = value / max(epoch.known(epsilon), 1e-300)
         least, above = min(least, share), above + 1 if share > _SETTLED else 0
-        if above and (value < _FAR or (above == 2 and least < _HIDDEN)):
+        # Where values rise what is added has taken over, and stays.
+        risen, lowest = risen + 1 if value > lowest else 0, min(value, lowest)
+        if (above and (value < _FAR or (above == 2 and least < _HIDDEN))) or (risen == 2 and value < _FAR):
             break
     else:
         return profile

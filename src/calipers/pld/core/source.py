@@ -111,6 +111,9 @@ class DominatingPair(AnyPair):
     finer: DominatingPair | None = None
     """The same with a tighter upper bound that takes much longer, where there is one."""
 
+    coarser: DominatingPair | None = None
+    """The same with a wider upper bound that takes much less time, where there is one: a hint where to look."""
+
     bounded: bool = False
     """Whether the last atom of a pessimistic PLD is its true end: nothing but mass at infinity lies beyond it."""
 

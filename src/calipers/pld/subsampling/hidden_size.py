@@ -61,8 +61,8 @@ _CELLS, _STEP, _FAR, _WIDE, _MOST = 48, 0.1, 8.0, 0.3, 400
 where there are so many at most."""
 _SHARES = np.array([0.0, 0.3, 0.5, 0.7, 0.85, 0.95])
 """Values of lambda that are tried."""
-_ROUNDS, _ROOT = 12, 1e-9
-"""Of Newton's method, and what it may leave of the equation, which is charged."""
+_ROUNDS, _SETTLED, _ROOT = 12, 1e-7, 1e-9
+"""Of Newton's method, what was left before its last round, and what it may leave of the equation, which is charged."""
 _BACK, _DEPTH, _LAST = 60, 40.0, 690.0
 """Nodes of the other direction, log tails that are told apart, and the largest log ratio: a number as a ratio too."""
 
@@ -146,8 +146,11 @@ class HiddenSize(DominatingPair):
         z = np.max(np.stack(np.broadcast_arrays(*((log - 0.5 * d * d) / d for log, d in terms))), axis=0)
         for _ in range(_ROUNDS):
             each = [np.exp(log - d * (z + 0.5 * d)) for log, d in terms]
-            total = sum(each)
-            z = z + np.log(total) * total / sum(d * part for (_, d), part in zip(terms, each, strict=True))
+            total = np.asarray(sum(each))
+            log_total = np.log(total)
+            z = z + log_total * total / sum(d * part for (_, d), part in zip(terms, each, strict=True))
+            if float(np.max(np.abs(log_total))) < _SETTLED:
+                break
         left = np.abs(np.log(sum(np.exp(log - d * (z + 0.5 * d)) for log, d in terms)))
         gained = above * ndtr(-z)
         lost = sum(above * np.exp(log + log_ndtr(-(z + d))) for log, d in terms)
