@@ -30,8 +30,8 @@ MEANINGS = {
     "adjacency": "Neighboring datasets: one record more or fewer, zeroed out, or replaced. Where none is named: "
     "zero-out for deterministic, and for shuffle where a record more or fewer changes the number of batches; "
     "add-remove for all others (zero-out if one record fewer could not fill a batch of fixed size).",
-    "view": "worst-case: the adversary may choose all other records and all gradients. isolated: it sees only the "
-    "differing record's noisy contribution.",
+    "view": "worst-case: the adversary may choose all other records and, step by step, all gradients. "
+    "isolated: it sees only the differing record's noisy contribution.",
     "last_batch": "What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a "
     "short last one (PyTorch's default). Where neither is named, drop is assumed and the report says so.",
     "reshuffle": "Whether the shuffled order, or the bins, are drawn anew every epoch or once for all.",

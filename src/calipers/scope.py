@@ -29,7 +29,7 @@ SUMS = {
     "realized": "noisy sums divided by the realized batch size",
 }
 VIEWS = {
-    "worst-case": "the adversary may choose all other records and all gradients",
+    "worst-case": "the adversary may choose all other records and, step by step, all gradients",
     "isolated": "the adversary sees only the differing record's own noisy contribution",
 }
 FIXED = (
@@ -39,7 +39,7 @@ FIXED = (
 )
 FIXED_SHORT = "with noise, sampling and number of steps fixed before the run"
 _SEEN = {
-    "worst-case": "sees every noisy sum and may choose all other records and all gradients",
+    "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
     "isolated": "sees only the differing record's own noisy contribution",
 }
 NOT_DP = "not differential privacy: the adversary sees only the differing record's own noisy contribution"
@@ -86,10 +86,18 @@ _QUESTIONS = {
 
 
 def question_text(adjacency: str, name: str) -> str:
-    """What an attacker on neighbors of this relation decides, as a question with the answers yes and no."""
+    """What an attacker on neighbors of this relation decides, as a question; `verdicts` has its answers."""
     return _QUESTIONS.get(adjacency, "which of two neighboring datasets was used, the first or the second").format(
         name=name
     )
+
+
+_VERDICTS = {"add-remove": ("present", "absent"), "zero-out": ("used", "zeroed out")}
+
+
+def verdicts(adjacency: str) -> tuple[str, str]:
+    """The two answers to that question."""
+    return _VERDICTS.get(adjacency, ("the first", "the second"))
 
 
 ANSWERS = {True: ("original", "replaced"), False: ("present", "absent")}
@@ -150,6 +158,17 @@ def _batches_of_an_epoch(run: Run) -> str:
     )
 
 
+def assumed_settings(run: Run) -> dict[str, object]:
+    """The keys of the run that nobody named, with the values that they are taken to have.
+
+    That a rate computed from the sizes is public is one of them where neighbors have different sizes.
+    """
+    known = run.to_dict()
+    if run.adjacency == "add-remove" and run.batch_size is not None and "derived_rate" in scheme_of(run).keys:
+        known["derived_rate"] = run.derived_rate
+    return {key: known[key] for key in run.assumed if key in known}
+
+
 def last_batch_matters(run: Run) -> bool:
     """Whether nobody said what becomes of a last, shorter batch, and there is one here or with one record more."""
     assumed = "last_batch" in run.assumed and "last_batch" in scheme_of(run).keys
@@ -203,6 +222,6 @@ def scope_record(runs: Sequence[Run]) -> dict[str, object]:
         "adversary": VIEWS[runs[0].view],
         "unit": unit_text(runs[0]),
         "released": joined([f"{sums_text(run)} of clipped gradients, of every step" for run in runs]),
-        "assumed": list(dict.fromkeys(name for run in runs for name in run.assumed if name in run.to_dict())),
+        "assumed": list(dict.fromkeys(name for run in runs for name in assumed_settings(run))),
         "conditions": [FIXED],
     }

@@ -23,6 +23,21 @@ def gaussian_success(mu: float, baseline: float) -> float:
     return float(norm.cdf(mu + norm.ppf(baseline)))
 
 
+@pytest.mark.parametrize(("adjacency", "shift"), [("add-remove", 1), ("zero-out", 1), ("substitute", 2)])
+def test_every_relation_bounds_an_attribute_of_a_record_that_is_in_the_data(adjacency, shift):
+    """The record's gradient is u or -u, equally likely: the sign of the noisy sum names which, with Phi(1/sigma).
+
+    That is exactly the bound of a reference without the record, or with its gradient zeroed out (mu = 1/sigma); with
+    a fixed record in its place it is Phi(2/sigma). So the smallest of the three counts, and none is below the attack.
+    """
+    sigma = 1.5
+    named = float(norm.cdf(1 / sigma))
+    run = cp.Run(sample_rate=1.0, steps=1, noise_multiplier=sigma, adjacency=adjacency)
+    upper = measure(run).success(0.5).upper
+    assert upper >= named * (1 - 1e-12)
+    assert upper == pytest.approx(gaussian_success(shift / sigma, 0.5), rel=1e-3)
+
+
 @pytest.mark.parametrize("baseline", [0.9, 0.5, 0.1, 1e-3, 1e-6])
 def test_a_gaussian_has_its_closed_form(baseline):
     found = measure(GAUSSIAN).success(baseline)

@@ -109,3 +109,29 @@ def test_numbers_for_adding_alone_say_so_in_the_first_sentence() -> None:
     assert "only." not in words(sided.replace(dataset_size=42))
     found = brief_calibration(solve(sided, epsilon=3.0, delta=1e-5))
     assert "is enough for epsilon = 3, delta = 1e-5 for adding one record only: " in " ".join(to_text(found).split())
+
+
+def test_a_public_rate_that_nobody_named_is_marked_where_sizes_differ() -> None:
+    """A loop that computes B/N on each dataset leaks more; of a given rate, or equal sizes, there is nothing to say."""
+    run = Run(dataset_size=1000, batch_size=100, steps=5, noise_multiplier=2.0)
+    assert dict(run_section((run,)).blocks[1].rows)["derived rate"] == (
+        "public: the rate is the same for both neighboring datasets (assumed)"
+    )
+    assert "derived rate public" in words(run)
+    rated = Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)
+    for other in (run.replace(derived_rate="public"), run.replace(adjacency="zero-out"), rated):
+        assert "derived rate" not in dict(run_section((other,)).blocks[1].rows)
+        assert "derived rate" not in words(other)
+    moving = dict(run_section((run.replace(derived_rate="moving"),)).blocks[1].rows)
+    assert moving["derived rate"] == "moving: the rate is computed from each dataset's own size"
+
+
+def test_a_delta_that_nobody_named_is_marked() -> None:
+    """In the table of settings and in the list of what was assumed; one that was named is not."""
+    measured = measure(Run(sample_rate=0.1, steps=5, noise_multiplier=2.0), tolerance=0.05)
+    for questions, marked in ((Questions.asked(), True), (Questions.asked(deltas=(1e-5,)), False)):
+        document = report_measurement(measured, questions).document
+        assert ("privacy unit one record, delta 1e-5." in to_text(document)) is marked
+        (table,) = (part for section in document.sections if section.title == "The run" for part in section.blocks[1:2])
+        assert isinstance(table, Table)
+        assert (("delta", "1e-5 (assumed)") in table.rows) is marked

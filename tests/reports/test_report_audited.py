@@ -134,7 +134,7 @@ def test_the_paragraph_names_the_terms(report):
         "Poisson batches",
         "the noisy sum is not divided",
         "add-remove adjacency",
-        "the adversary may choose all other records and all gradients",
+        "the adversary may choose all other records and, step by step, all gradients",
         "privacy unit",
         "Calipers",
     ):

@@ -17,6 +17,7 @@ from calipers.reports.document import Number, Prose, Section, Table
 from calipers.reports.html import to_html
 from calipers.reports.markdown import to_markdown
 from calipers.reports.officer import BASELINES, SECRETS, reading_section, signature_section, success_cells
+from calipers.reports.paragraph import paragraph
 from calipers.reports.readings import is_claimed_run
 from calipers.reports.report import report_measurement
 
@@ -60,7 +61,7 @@ def test_definitions_and_limits_are_there(report):
         "DP-SGD trains",
         "epsilon and delta:",
         "delta has to be smaller than",
-        "mu (of Gaussian differential privacy, mu-GDP) says",
+        "mu (of Gaussian differential privacy, mu-GDP) bounds the same by one number",
         "TPR at FPR:",
         "A proof",
         "An attack",
@@ -203,3 +204,63 @@ def test_neighbors_of_one_size_have_one_rate():
     """Zeroing out leaves the dataset's size, so that standard accounting is about this run."""
     assert is_claimed_run((RUN.replace(derived_rate="moving", adjacency="zero-out"),))
     assert not is_claimed_run((RUN.replace(derived_rate="moving"),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reference"),
+    [
+        ({"adjacency": "add-remove"}, "a model trained without that record)"),
+        ({"adjacency": "zero-out"}, "a model trained with the gradients of that record set to zero)"),
+        ({"adjacency": "substitute"}, "a model trained with fixed data in the place of that record)"),
+        ({"unit": "patient", "records_per_unit": 3}, "a model trained without the records of that patient)"),
+    ],
+)
+def test_a_guess_knows_the_training_that_the_proof_compares_with(changes, reference):
+    """docs/success.md: D_0 is a neighbor of every D_s, so what differs is the relation that was measured."""
+    words = to_markdown(report_measurement(measure(RUN.replace(**changes)), Questions()).document)
+    assert reference in words
+    name = changes.get("unit", "record")
+    assert f"Where it is known that the {name} is in the data, the proofs for removing," in words
+    whole = "all records of the patient" if name == "patient" else "the record itself"
+    assert f"Reconstruction: the secret is {whole}." in words
+
+
+def test_numbers_for_adding_alone_bound_no_secret_of_the_records_in_the_run():
+    """Of 10 x 100 shuffled records removing one takes a batch away, and the proof is for 1,000 against 1,001."""
+    run = cp.Run(dataset_size=1000, batch_size=100, epochs=1, noise_multiplier=4.0, sampler="shuffle")
+    added = run.replace(last_batch="drop", adjacency="add-remove")
+    words = to_markdown(report_measurement(measure(added, tolerance=0.05), Questions()).document)
+    assert "they are about a record that is added to the data of the run" in words
+    assert "bound the same attackers" not in words
+    assert "Singling out anybody" not in words
+    both = to_markdown(
+        report_measurement(measure(added.replace(dataset_size=1050), tolerance=0.05), Questions()).document
+    )
+    assert "bound the same attackers" in both
+    assert "Singling out anybody" in both
+
+
+def test_the_answers_of_the_attacker_are_those_to_the_question():
+    """Of a replaced record: nobody can say yes to "the first, or the second"."""
+    words = to_markdown(report_measurement(measure(RUN.replace(adjacency="substitute")), Questions()).document)
+    assert "how often the answer is 'the first' where that is right" in words
+    assert "how often it is 'the first' where 'the second' is right" in words
+    assert "says 'the first' where that is right (or 'the second'" in words
+
+
+def test_words_about_pictures_are_not_in_a_form_without_pictures(report):
+    words = to_markdown(report.document)
+    for seen in ("shaded", "diagonal", "axes", "left end", "looks like"):
+        assert seen not in words
+
+
+def test_an_overstated_advantage_is_not_held_against_its_lower_bound():
+    """What is overstated is the truth, which may lie above the lower bound: by no more than mu's own exceeds it."""
+    run = RUN.replace(noise_multiplier=8.0)
+    found = measure(run, tolerance=0.05)
+    answers = answer(found, Questions())
+    text = paragraph(answers, 0.05)
+    assert "true advantage, which may lie above the lower bound stated for it, by at most" in text
+    printed = float(text.partition("stated for it, by at most ")[2].split()[0])
+    mu = float(text.partition("mu = ")[2].split()[0])
+    assert math.erf(mu / math.sqrt(8.0)) - found.advantage().upper <= printed

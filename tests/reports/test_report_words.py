@@ -131,7 +131,7 @@ def test_the_paragraph_names_everything_a_guarantee_is_about(answers):
         "under zero-out adjacency",
         "neighbors differ by zeroing out the gradients of one record",
         "fixed before the run",
-        "the adversary may choose all other records and all gradients",
+        "the adversary may choose all other records and, step by step, all gradients",
         "one record as the privacy unit",
         f"Calipers {__version__}",
         "(2.001, 1e-5)-differentially private",

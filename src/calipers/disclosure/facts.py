@@ -24,7 +24,8 @@ _NEIGHBORS = {
     "substitute": "Neighboring datasets differ in the content of {unit} (bounded differential privacy).",
 }
 _VIEWS = {
-    "worst-case": "The adversary sees every update of the training and may choose all other records and all gradients.",
+    "worst-case": "The adversary sees every update of the training and may choose all other records and, step by step, "
+    "all gradients.",
     "isolated": "The adversary sees only the differing record's own noisy contribution: a weaker adversary than usual.",
 }
 

@@ -38,6 +38,8 @@ class Questions:
     epsilons: tuple[float, ...] = ()
     fprs: tuple[float, ...] = DEFAULT_FPRS
     delta0: float = DEFAULT_DELTA0
+    delta_assumed: bool = False
+    """Whether nobody named a delta, so that the usual one is taken."""
 
     def __post_init__(self) -> None:
         for delta in self.deltas:
@@ -50,10 +52,14 @@ class Questions:
 
     @classmethod
     def asked(
-        cls, deltas: tuple[float, ...], epsilons: tuple[float, ...], fprs: tuple[float, ...], delta0: float
+        cls,
+        deltas: tuple[float, ...] = (),
+        epsilons: tuple[float, ...] = (),
+        fprs: tuple[float, ...] = (),
+        delta0: float = DEFAULT_DELTA0,
     ) -> Questions:
         """The same, with the usual deltas and false positive rates where none is named."""
-        return cls(deltas or DEFAULT_DELTAS, epsilons, fprs or DEFAULT_FPRS, delta0)
+        return cls(deltas or DEFAULT_DELTAS, epsilons, fprs or DEFAULT_FPRS, delta0, delta_assumed=not deltas)
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,18 @@ class Answers:
     """What was measured, where it was no run."""
     relations: tuple[NeighborRelation, ...] = ()
     """Epsilon at the first delta for every neighboring relation, where that was asked for."""
+    delta_assumed: bool = False
+    """Whether nobody named a delta."""
 
     @property
     def epsilon(self) -> tuple[Claimed, ...]:
         """epsilon at the deltas asked for, next to the claim of standard accounting."""
         return self._claimed("epsilon")
+
+    @property
+    def assumed_deltas(self) -> tuple[float, ...]:
+        """The deltas at which epsilon is given although nobody named them."""
+        return tuple(row.at for row in self.epsilon) if self.delta_assumed else ()
 
     @property
     def delta(self) -> tuple[Claimed, ...]:
@@ -137,7 +150,15 @@ def answer(measurement: Measurement, questions: Questions, *, with_relations: bo
         Reading("separation", None, measurement.separation()),
         Reading("mu", gdp.delta0, gdp.mu),
     )
-    answers = Answers(runs, readings, gdp.delta0, gdp.regret, closes=measurement.closes, stated=measurement.stated)
+    answers = Answers(
+        runs,
+        readings,
+        gdp.delta0,
+        gdp.regret,
+        closes=measurement.closes,
+        stated=measurement.stated,
+        delta_assumed=questions.delta_assumed,
+    )
     if with_relations and questions.deltas:
         answers = dataclasses.replace(answers, relations=relations(measurement, questions.deltas[0]))
     sizes = _worst_size(measurement, questions)

@@ -33,14 +33,14 @@ _WORDS = (
     (
         "Trade-off curve of the attack",
         "The false negative rate that the attack is shown to reach, at most, at each false positive rate; the whole "
-        "curve holds at once. The true curve of the implementation lies on or below it.",
+        "curve holds at once. The true curve of the implementation is nowhere larger.",
     ),
     (
         "Low false positive rates",
-        "The true positive rate that the attack is shown to reach, at least, both axes logarithmic. Far below one "
-        "false alarm in all trials that were played an audit has nothing to count.",
+        "The true positive rate that the attack is shown to reach, at least, at each false positive rate. Far below "
+        "one false alarm in all trials that were played an audit has nothing to count.",
     ),
-    ("Privacy profile", "delta at each epsilon, logarithmic: what the attack shows, at least."),
+    ("Privacy profile", "delta at each epsilon: what the attack shows, at least."),
 )
 """Title of each view, and how to read it."""
 

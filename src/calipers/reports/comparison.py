@@ -260,7 +260,7 @@ def compare(
     if len(found) != len(described) or len(set(found)) != len(found):
         raise InputError(f"Expected {len(described)} different names, one for each run, got {', '.join(found)}.")
     measurements = [measure(phases, tolerance=tolerance) for phases in described]
-    return compare_measurements(found, measurements, questions if questions is not None else Questions())
+    return compare_measurements(found, measurements, questions if questions is not None else Questions.asked())
 
 
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[ProfileBounds]:

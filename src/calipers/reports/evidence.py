@@ -16,6 +16,8 @@ from calipers.citations import SOURCES, Source
 from calipers.numerics.decimals import setting
 from calipers.reports.document import Block, Items, Prose, Section, Table
 
+BEHIND = "Proofs and attacks behind each number"
+"""The title of the section."""
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 KINDS = {
     Kind.THEOREM: "proof",
@@ -34,7 +36,7 @@ def evidence_section(
     columns = ("proves or shows", "kind", "statement or test", "source")
     table = Table("Evidence", columns, tuple(map(tuple, evidence_rows(listed))), wide=True)
     blocks: tuple[Block, ...] = (*said_first, table, Items(references([found for found, _ in listed])))
-    return Section(f"Proofs and attacks behind each number{whose}", blocks, detail=True)
+    return Section(f"{BEHIND}{whose}", blocks, detail=True)
 
 
 class EvidenceRow(NamedTuple):

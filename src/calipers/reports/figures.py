@@ -25,18 +25,20 @@ _SIDES = (Side.UPPER, Side.LOWER)
 _WORDS = {
     "tradeoff": (
         "Trade-off curve",
-        "The smallest false negative rate of any attack at each false positive rate. The true curve lies between the "
-        "proof, below, and the attack, above. The closer to the diagonal, the more private.",
+        "The smallest false negative rate of any attack at each false positive rate. It is at least that of the "
+        "proof and at most that of the attack. The closer to guessing (1 minus the false positive rate), the more "
+        "private.",
     ),
     "low-rates": (
         "Low false positive rates",
-        "The largest true positive rate of any attack, both axes logarithmic. The truth lies between the attack, "
-        "below, and the proof, above. The closer to guessing, the more private.",
+        "The largest true positive rate of any attack at each false positive rate. It is at least that of the "
+        "attack and at most that of the proof. The closer to guessing (the false positive rate itself), the more "
+        "private.",
     ),
     "profile": (
         "Privacy profile",
-        "delta at each epsilon, logarithmic. The true profile lies between the attack, below, and the proof, above. "
-        "The lower, the more private.",
+        "delta at each epsilon. It is at least that of the attack and at most that of the proof. The smaller, the "
+        "more private.",
     ),
 }
 
@@ -126,9 +128,7 @@ def interval_figure(
     columns: tuple[str, ...] = ("quantity", *ENDS),
 ) -> Figure:
     """Pairs of bounds on one axis, with the table that says the same: both ends of each, where no other is given."""
-    description = (
-        "The left end is what an explicit attack shows, the right end what is proven; the truth lies between them."
-    )
+    description = "At least: what an explicit attack shows. At most: what is proven. The truth lies between the two."
     picture = Intervals(name, title, description, axis_for(title.partition(" at ")[0], rows), rows)
     both = tuple((row.label, at_least(row.lower), at_most(row.upper)) for row in rows)
     return Figure(picture, Table(title, columns, cells or both))

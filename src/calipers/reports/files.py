@@ -105,7 +105,7 @@ def write_report(
     from calipers.reports.report import report_measurement
 
     if isinstance(result, Measurement):
-        result = report_measurement(result, questions if questions is not None else Questions())
+        result = report_measurement(result, questions if questions is not None else Questions.asked())
     elif questions is not None:
         raise InputError("This report is made already; questions are for a measurement. Leave them out.")
     write_whole(place, rendered(result.named(title, model), place.suffix.lower()))

@@ -69,7 +69,7 @@ def _run(run: Run) -> Document:
 
 
 _MAKERS: dict[type, Callable[..., Document]] = {
-    Measurement: lambda found: brief_measurement(answer(found, Questions()), found.tolerance),
+    Measurement: lambda found: brief_measurement(answer(found, Questions.asked()), found.tolerance),
     AuditResult: brief_audit,
     Comparison: brief_comparison,
     Bracket: _bracket,

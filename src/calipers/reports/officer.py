@@ -16,9 +16,10 @@ from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
+from calipers.reports.evidence import BEHIND
 from calipers.reports.paragraph import report_this
 from calipers.reports.readings import comparable
-from calipers.scope import NOT_DP, in_units, neighbors_text, question_text, unit_name, unit_text
+from calipers.scope import NOT_DP, in_units, neighbors_text, only_side, question_text, unit_name, unit_text, verdicts
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -33,6 +34,7 @@ _Success = Sequence[tuple[float, Bracket]]
 def reading_section(answers: Answers) -> Section:
     """What the words of the first page mean."""
     who, name = _unit(answers), unit_name(answers.runs)
+    yes, no = verdicts(relation(answers))
     training = (
         "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (its gradient, "
         "clipped), and adds random noise to it; the noise multiplier is the size of the noise compared with the most "
@@ -40,8 +42,9 @@ def reading_section(answers: Answers) -> Section:
         "(see Notes). An epoch is one pass over the data."
     )
     standard = (
-        "Standard accounting is the epsilon that common tools print. They assume one way of drawing batches (Poisson "
-        "sampling), whether or not it was used."
+        "Standard accounting is the epsilon that a tight accountant for Poisson sampling reports (accountants that "
+        "use Renyi differential privacy, RDP, report more). It assumes that way of drawing batches, whether or not it "
+        "was used."
     )
     if comparable(answers.runs):
         standard += (
@@ -59,15 +62,18 @@ def reading_section(answers: Answers) -> Section:
         "smaller: publishing all data of one person drawn at random has epsilon = 0 at a delta of that size. Where "
         "nobody named a delta, 1e-5 is taken.",
         f"TPR at FPR: an attacker decides {question_text(relation(answers), name)}, by a score of what was released "
-        "and a threshold. The true positive rate is how often the answer is yes where yes is right, the false positive "
-        "rate how often it is yes where no is right; the threshold is the one that gives the false positive rate of "
-        "the row. Yes and no may be exchanged: each row is about the better of the two attacks. The false negative "
-        "rate is 1 minus the true positive rate. The advantage is the largest TPR - FPR: 0 where nothing is learned, 1 "
-        "where everything is. The separation is the advantage divided by the square root of 2.",
-        "mu (of Gaussian differential privacy, mu-GDP) says the same in one number: distinguishing the two trainings "
+        f"and a threshold. The true positive rate is how often the answer is '{yes}' where that is right, the false "
+        f"positive rate how often it is '{yes}' where '{no}' is right; the threshold is the one that gives the false "
+        "positive rate of the row. The two answers may be exchanged: each row is about the better of the two attacks. "
+        "The false negative rate is 1 minus the true positive rate. The advantage is the largest TPR - FPR: 0 where "
+        "nothing is learned, 1 where everything is. The separation is the advantage divided by the square root of 2.",
+        "mu (of Gaussian differential privacy, mu-GDP) bounds the same by one number: distinguishing the two trainings "
         "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
-        "was drawn, up to a probability delta0. The regret is how far mu overstates the attacker: by at most this much "
-        "in both error rates, and at most twice this in the advantage.",
+        "was drawn, except with a failure probability delta0, with which everything may be shown.",
+        "The regret says how far that overstates the attacker. A trade-off curve has the smallest false negative rate "
+        "at each false positive rate. Raise both error rates of mu's curve by the regret at once, and the curve lies "
+        "nowhere below the run's (made convex); so mu overstates the advantage by at most twice the regret, and at one "
+        "false positive rate the gap can be larger.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         f"nobody has thought of.{_SECRET if answers.stated is None else ''}",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
@@ -128,13 +134,14 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     intro = (
         f"An attacker who knows everything but one secret of {who} looks at what was released and names it. The "
         "table compares how often that is right with the best guess of somebody who knows as much (all other data, "
-        "and a model trained without the secret) but has not seen this model. Three kinds of secrets:"
+        f"and a model trained {_reference(answers)}) but has not seen this model. Three kinds of secrets:"
     )
+    whole = f"all records of the {unit_name(answers.runs)}" if _several(answers) else "the record itself"
     items = (
         "Attribute inference: the secret is an attribute, such as a diagnosis. The guess is right with the probability "
         "of the most likely value.",
-        "Reconstruction: the secret is the record itself. The guess is right with the probability that the best fixed "
-        'record is near enough, whatever "near enough" means.',
+        f"Reconstruction: the secret is {whole}. The guess is right with the probability that the best fixed answer is "
+        'near enough, whatever "near enough" means.',
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
         "The guess is right with the share of the population that the description fits.",
     )
@@ -144,9 +151,40 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
         ("a guess is right", "baseline", "some attack reaches at least", "no attack exceeds"),
         tuple(rows),
     )
-    blocks: list[Block] = [Prose(intro), Items(items), table, Prose(_shown(measurement))]
+    blocks: list[Block] = [Prose(intro), Items(items), table, Prose(_about_proof(answers)), Prose(_shown(measurement))]
     blocks += [Prose(text) for text in _anybody(measurement, answers)]
     return Section(SECRETS, tuple(blocks))
+
+
+_REFERENCES = {
+    "add-remove": "without {whose}",
+    "zero-out": "with the gradients of {whose} set to zero",
+    "substitute": "with fixed data in the place of {whose}",
+}
+
+
+def _reference(answers: Answers) -> str:
+    """How the training that a guess knows differs: the dataset without the secret of docs/success.md."""
+    name = unit_name(answers.runs)
+    whose = f"the records of that {name}" if _several(answers) else f"that {name}"
+    return _REFERENCES.get(relation(answers), "on a neighboring dataset without the secret").format(whose=whose)
+
+
+def _about_proof(answers: Answers) -> str:
+    """Whose secrets the upper numbers are about, and which other relations bound the same attackers."""
+    proof = "Why the upper numbers hold is proven in docs/success.md of Calipers."
+    if answers.stated is not None:
+        return proof
+    name = unit_name(answers.runs)
+    if only_side(answers.runs) == "adding":
+        return (
+            f"{proof} Here they are about a {name} that is added to the data of the run, since nothing finite holds "
+            f"for removing one. For the secret of a {name} that is in them, measure zero-out or substitute."
+        )
+    return (
+        f"{proof} Where it is known that the {name} is in the data, the proofs for removing, for zeroing out and for "
+        "substituting it bound the same attackers, and the smallest number counts."
+    )
 
 
 def success_cells(baseline: float, bracket: Bracket) -> tuple[Number, Number]:
@@ -160,14 +198,14 @@ def _shown(measurement: Measurement) -> str:
     if measurement.others_zero:
         return (
             "The lower number is reached for this secret: one of very many equally likely records took part, and the "
-            "attacker names candidates, the baseline's share of all of them (a tenth, where a guess is right 1 in 10 "
-            "times). The answer is right if the record is among them. For other secrets attackers may do worse. "
+            "attacker names a list, as large a share of all candidates as the baseline. The answer is right if the "
+            "record is on it. For other secrets attackers may do worse. "
             "What follows from the population alone, without this person, is in the "
             "baseline and not counted as leakage."
         )
     return (
-        "The lower number is reached where the secret has two values, which the attack in the evidence below "
-        "distinguishes; where it equals the baseline, no attack is shown that beats a guess. What follows from the "
+        "The lower number is reached where the secret is which of the attack's two datasets was used (see "
+        f"'{BEHIND}'); where it equals the baseline, no attack is shown that beats a guess. What follows from the "
         "population alone, without this person, is in the baseline and not counted as leakage."
     )
 
@@ -175,7 +213,9 @@ def _shown(measurement: Measurement) -> str:
 def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
     """Singling out anybody: the sum over all records, which needs their number and independent records."""
     size = answers.runs[0].dataset_size if answers.runs else None
-    if size is None or answers.runs[0].records_per_unit > 1:  # records of one unit are not independent
+    if size is None or _several(answers):  # records of one unit are not independent
+        return []
+    if only_side(answers.runs) == "adding":  # the sum needs a bound for each of the N records that are there
         return []
     weight = _SHARE / size
     upper = size * measurement.success(weight).upper * (1.0 + 1e-12)
@@ -232,6 +272,11 @@ def signature_section(answers: Answers) -> tuple[Section, ...]:
         "within what the sections 'What the numbers do not cover' and 'Notes' say."
     )
     return (Section("To sign", (Prose(statement), Table("Responsible", ("who", "entry"), blanks))),)
+
+
+def _several(answers: Answers) -> bool:
+    """Whether a unit has more records than one."""
+    return any(run.records_per_unit > 1 for run in answers.runs)
 
 
 def _unit(answers: Answers) -> str:

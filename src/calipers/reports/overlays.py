@@ -24,18 +24,19 @@ EVERY = 4
 _WORDS = (
     (
         "Trade-off curves",
-        "The smallest false negative rate of any attack at each false positive rate, for every run: its proof, below, "
-        "and its attack, above. A run whose proof lies above another run's attack is certainly more private.",
+        "The smallest false negative rate of any attack at each false positive rate, for every run: at least "
+        "that of its proof, at most that of its attack. Where a run's proof has more than another run's attack, the "
+        "run is certainly more private.",
     ),
     (
         "Low false positive rates",
-        "The largest true positive rate of any attack on each run, both axes logarithmic: its attack, below, and its "
-        "proof, above. The closer to guessing, the more private.",
+        "The largest true positive rate of any attack on each run at each false positive rate: at least that of its "
+        "attack, at most that of its proof. The closer to guessing, the more private.",
     ),
     (
         "Privacy profiles",
-        "delta at each epsilon, logarithmic, for every run: its attack, below, and its proof, above. The lower, the "
-        "more private.",
+        "delta at each epsilon, for every run: at least that of its attack, at most that of its proof. The smaller, "
+        "the more private.",
     ),
 )
 """Title of each view, and how to read it."""

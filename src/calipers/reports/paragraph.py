@@ -84,8 +84,9 @@ def _gaussian(answers: Answers) -> str:
     )
     if regret < GOOD_REGRET:
         meaning = (
-            f"With a regret below {GOOD_REGRET:g} this mu sums up the trade-off curve: an attacker's advantage is "
-            f"overstated by at most {ceil_digits(2 * regret)} (this says little about true positive rates at "
+            f"With a regret below {GOOD_REGRET:g} this mu sums up the trade-off curve: it overstates an attacker's "
+            f"true advantage, which may lie above the lower bound stated for it, by at most {ceil_digits(2 * regret)} "
+            "(this says little about true positive rates at "
             f"false positive rates of about {GOOD_REGRET:g} and below: report those themselves)."
         )
     else:

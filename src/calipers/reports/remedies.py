@@ -79,8 +79,8 @@ def _advised(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], 
                 yield text, tuple(change.items())
     if any(run.view == "isolated" for run in answers.runs):
         worst = (
-            "Measure against an adversary who may choose all other records and all gradients (view = 'worst-case') "
-            "before promising anything to the people in the data."
+            "Measure against an adversary who may choose all other records and, step by step, all gradients (view = "
+            "'worst-case') before promising anything to the people in the data."
         )
         yield worst, (("view", "worst-case"),)
 

@@ -206,7 +206,7 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
     return Document(
         kind="measure",
         title="Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of {answers.stated.noun}",
-        subject=describe_subject(answers) + assumed_text(answers.runs),
+        subject=describe_subject(answers) + assumed_text(answers.runs, answers.assumed_deltas),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
         opening=(

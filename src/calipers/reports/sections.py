@@ -29,7 +29,7 @@ from calipers.reports.document import (
     ends,
     nearest,
 )
-from calipers.reports.evidence import evidence_section
+from calipers.reports.evidence import BEHIND, evidence_section
 from calipers.reports.figures import profile_figure, rate_figures
 from calipers.reports.officer import (
     reading_section,
@@ -45,7 +45,16 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
-from calipers.scope import VIEWS, divisor_text, neighbors_text, question_text, unit_name, unit_text
+from calipers.scope import (
+    VIEWS,
+    assumed_settings,
+    divisor_text,
+    neighbors_text,
+    question_text,
+    unit_name,
+    unit_text,
+    verdicts,
+)
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -69,7 +78,9 @@ def measurement_sections(
         secrets_section(measurement, answers, success_rates(measurement)),
         uncovered_section(answers),
         Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),)),
-        run_section(answers.runs, facts) if answers.stated is None else stated_section(answers.stated),
+        run_section(answers.runs, facts, answers.assumed_deltas)
+        if answers.stated is None
+        else stated_section(answers.stated),
         curves_section(measurement, answers),
         claim_section(answers),
         Section(
@@ -100,14 +111,18 @@ def _size(answers: Answers) -> str:
     )
 
 
-def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
+def run_section(
+    runs: Sequence[Run], facts: Sequence[tuple[str, str]] = (), assumed_deltas: Sequence[float] = ()
+) -> Section:
     """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
     reported = ("unit", "records_per_unit")  # in one row, below
     # What a sampler has no use for is no setting of the run, whatever its default.
-    keys = [key for key in KEYS if key not in reported and any(key in run.to_dict() for run in runs)]
+    settings = [{**run.to_dict(), **assumed_settings(run)} for run in runs]
+    keys = [key for key in KEYS if key not in reported and any(key in own for own in settings)]
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
     rows.append(("privacy unit", *(f"{unit_text(run)}{'' if run.unit else f' {ASSUMED_MARK}'}" for run in runs)))
+    rows += [("delta", *(f"{setting(delta)} {ASSUMED_MARK}",) * len(runs)) for delta in assumed_deltas]
     said = (Prose(_LEFT_OUT),) if any(ASSUMED_MARK in cell for row in rows for cell in row) else ()
     blocks: list[Block] = [*said, Table("Settings", columns, tuple(rows))]
     if facts:
@@ -117,7 +132,7 @@ def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> S
 
 
 def _setting_text(run: Run, key: str) -> str:
-    value = run.to_dict().get(key)
+    value = {**run.to_dict(), **assumed_settings(run)}.get(key)
     if value is None:
         return "not given"
     if key in _FORMAT:
@@ -128,6 +143,7 @@ def _setting_text(run: Run, key: str) -> str:
         "view": VIEWS[run.view],
         "last_batch": "a last batch that is not full is " + {"drop": "left out", "keep": "used"}[run.last_batch],
         "reshuffle": f"{_DRAWN.get(run.sampler, 'the order is')} drawn {_ANEW[run.reshuffle]}",
+        "derived_rate": _RATES[run.derived_rate],
     }
     said = setting(value) if isinstance(value, float) else str(value)
     words = f"{said}: {meanings[key]}" if key in meanings else said
@@ -135,6 +151,10 @@ def _setting_text(run: Run, key: str) -> str:
 
 
 _DRAWN = {"balls-and-bins": "the batch of each record is"}
+_RATES = {
+    "public": "the rate is the same for both neighboring datasets",
+    "moving": "the rate is computed from each dataset's own size",
+}
 _ANEW = {"every-epoch": "anew for every epoch", "once": "once for all epochs"}
 
 
@@ -250,8 +270,8 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
     """Trade-off curve on both scales, and the profile."""
     blocks: list[Block] = [
         Prose(
-            f"An attack decides {question_text(relation(answers), unit_name(answers.runs))}. The shaded region "
-            "between proof and attack holds the true curve; where it looks like a single line, the bounds meet."
+            f"An attack decides {question_text(relation(answers), unit_name(answers.runs))}. The true curve "
+            "lies between proof and attack; where the two are the same, the bounds meet."
         ),
         *rate_figures(measurement, answers),
         profile_figure(measurement, answers)
@@ -267,19 +287,21 @@ def attacker_section(answers: Answers) -> Section:
     rows: list[tuple[Cell, ...]] = [(_one_in(fpr), *ends(bracket), nearest(fpr)) for fpr, bracket in answers.tpr]
     rows.append(("largest TPR - FPR", *ends(answers.advantage), nearest(0.0)))
     name, adjacency = unit_name(answers.runs), relation(answers)
+    yes, no = verdicts(adjacency)
     return Section(
         "What an attacker gets",
         (
             Prose(
                 f"The attacker wants to know {question_text(adjacency, name)}, and accepts a rate of false alarms. The "
-                "table bounds how often the best such attack says yes where yes is right (or no where no is right, if "
-                "that is more). The first number is reached by an explicit attack, on the data that the "
-                f"evidence below describes; the second holds against {_adversary(answers)}, on all data."
+                f"table bounds the probability with which the best such attack says '{yes}' where that is right (or "
+                f"'{no}' where that is right, if that is more). The first number is reached by an explicit attack, on "
+                f"the data that the section '{BEHIND}' describes; the second holds against {_adversary(answers)}, on "
+                "all data."
                 f"{_ANOTHER.get(adjacency, '').format(name=name)}"
             ),
             Table(
-                _FOUND.get(adjacency, "Share found of what is so").format(name=name),
-                ("false alarms", "an attack finds at least", "no attack finds more than", "guessing finds"),
+                f"Probability of the answer '{yes}', if it is right (or of '{no}', if that is more)",
+                ("false alarms", "some attack reaches at least", "no attack exceeds", "guessing reaches"),
                 tuple(rows),
             ),
         ),
@@ -290,11 +312,6 @@ _ANOTHER = {
     "zero-out": " Whether a {name} was in the data at all is another question (add-remove), and may be easier to "
     "answer.",
     "substitute": " Whether a {name} was in the data at all is another question (add-remove).",
-}
-_FOUND = {
-    "add-remove": "Share of the {name}s found, of those in the data",
-    "zero-out": "Share of the {name}s found, of those that were used",
-    "substitute": "Share of the cases found in which the first was in the data",
 }
 
 
@@ -314,7 +331,7 @@ def claim_section(answers: Answers) -> Section:
     if answers.stated is not None:
         intro += f" {answers.stated.about_claim}"
     elif is_claimed_run(answers.runs):
-        intro += " That is what was executed here, so its number and the proof are about the same mechanism."
+        intro += " That is what is described here, so its number and the proof are about the same mechanism."
     elif not comparable(answers.runs):
         intro += (
             f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from calipers.numerics.decimals import claim_digits
+from calipers.numerics.decimals import claim_digits, setting
 from calipers.run import Run
-from calipers.scope import VIEWS, batches_text, divisor_text, in_units, neighbors_text
+from calipers.scope import VIEWS, assumed_settings, batches_text, divisor_text, in_units, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -49,14 +49,16 @@ def describe_subject(answers: Answers) -> str:
     return describe_phases(answers.runs) if answers.stated is None else answers.stated.sentence
 
 
-def assumed_text(runs: Sequence[Run]) -> str:
+def assumed_text(runs: Sequence[Run], deltas: Sequence[float] = ()) -> str:
     """On a line of its own, the settings that nobody named and what they are taken to be; empty where there are none.
 
-    Of several phases, those that one of them leaves open.
+    Of several phases, those that one of them leaves open; `deltas` are those that nobody named.
     """
-    found = {key: run.to_dict()[key] for run in runs for key in run.assumed if key in run.to_dict()}
+    found = {key: value for run in runs for key, value in assumed_settings(run).items()}
     if any(run.unit is None for run in runs):
         found["privacy_unit"] = "one record"
+    if deltas:
+        found["delta"] = " and ".join(map(setting, deltas))
     if not found:
         return ""
     return "\nAssumed, because not given: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."

@@ -206,7 +206,7 @@ class ShuffleScheme(CutScheme):
             return ()
         thrown: tuple[str, dict[str, object]] = (
             "Draw every record into a random batch of the epoch independently of the others (sampler = "
-            "'balls-and-bins'): as many steps over as much data, only the batch sizes vary.",
+            "'balls-and-bins'): N / B steps per epoch, rounded down, over all records; only the batch sizes vary.",
             {"sampler": "balls-and-bins"},
         )
         return (*_with_remainder(run), thrown)
@@ -350,7 +350,8 @@ def _displacement(run: RunFields) -> str:
     return (
         "A record that is added to batches of fixed size takes the place of another one, so a sum moves by up to twice "
         "the clipping norm. This holds where the divisor and the learning rate are the same for both datasets. "
-        "A guarantee for zeroed-out records (adjacency = 'zero-out') is about a place that stays empty."
+        "A guarantee for zeroed-out records (adjacency = 'zero-out') is about a record that keeps its place and adds "
+        "zero."
     )
 
 
