@@ -128,7 +128,7 @@ def rendered(report: Report, ending: str) -> str:
 def _origin(run: dict[str, object] | None) -> str:
     """Version, date, command and the hash of the run, in one sentence."""
     about = origin(run)
-    hashed = f" The run, in its exact form, has the SHA-256 {about['run_sha256']}." if run is not None else ""
+    hashed = f" The run has the SHA-256 {about['run_sha256']} (run_sha256 in JSON)." if run is not None else ""
     return f"Written on {about['date']} by: {about['command']}.{hashed}"
 
 

@@ -204,12 +204,16 @@ class ShuffleScheme(CutScheme):
         """Leave a record over, or throw every record by itself."""
         if run.view != "worst-case":
             return ()
-        thrown: tuple[str, dict[str, object]] = (
+        change: dict[str, object] = {"sampler": "balls-and-bins"}
+        divided = run.normalization not in ("none", "constant")
+        if divided:  # sizes that vary would be divisors that vary, for which nothing is proven
+            change["normalization"] = "constant"
+        thrown = (
             "Draw every record into a random batch of the epoch independently of the others (sampler = "
-            "'balls-and-bins'): N / B steps per epoch, rounded down, over all records; only the batch sizes vary.",
-            {"sampler": "balls-and-bins"},
+            f"'balls-and-bins'){', and divide by a public constant' if divided else ''}: N / B steps per epoch, "
+            "rounded down, over all records; only the batch sizes vary."
         )
-        return (*_with_remainder(run), thrown)
+        return (*_with_remainder(run), (thrown, change))
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Sizes; a sample rate 1/M is read as equal batches of a size that nobody said."""

@@ -84,8 +84,9 @@ def _one_record(run: RunFields, count: int) -> Analysis:
     # A record that is zeroed out is dominated by the pair of one that is removed: one object for both.
     adjacency, statement, instead = "add-remove", "zhu2022:thm11", ""
     reason = (
-        "Adding or removing a record is dominated, step by step, by its Poisson pair (in units of the noise, with rate "
-        "q and noise multiplier s: N(0, 1) where the record is absent, (1 - q) N(0, 1) + q N(1/s, 1) where present)"
+        "Adding, removing or zeroing out a record is dominated, step by step, by its Poisson pair (in units of the "
+        "noise, with rate q and noise multiplier s: N(0, 1) where the record is absent, (1 - q) N(0, 1) + q N(1/s, 1) "
+        "where present)"
     )
     if run.adjacency == "substitute":
         adjacency, statement, instead = (
