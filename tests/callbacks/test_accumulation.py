@@ -44,8 +44,8 @@ def poisson_batches():
     return TorchBatches(Poisson(dataset_size=RECORDS, sample_rate=1 / 32, steps=64), seed=1)
 
 
-def fitted(torch, lightning, training, loader, *others, epochs: int = 2, **options):
-    """A training by Lightning with the callback; the trainer and the guard."""
+def lightning_fit(torch, lightning, training, *others, **options):
+    """A trainer with the callback, its guard, and a module that it can fit."""
     from calipers.callbacks.lightning import PrivacyBudget
 
     class Linear(lightning.LightningModule):
@@ -63,20 +63,16 @@ def fitted(torch, lightning, training, loader, *others, epochs: int = 2, **optio
     callback = PrivacyBudget(training, **terms)
     trainer = lightning.Trainer(
         accelerator="cpu", devices=1, logger=False, callbacks=[callback, *others], enable_checkpointing=False,
-        max_epochs=epochs, enable_progress_bar=False, enable_model_summary=False, **options,
+        max_epochs=2, enable_progress_bar=False, enable_model_summary=False, **options,
     )  # fmt: skip
-    module = Linear()
-    try:
-        trainer.fit(module, loader)
-    finally:
-        fitted.steps = trainer.global_step
-    return callback.guard
+    return trainer, callback.guard, Linear()
 
 
 def test_lightning_counts_the_batches_of_a_step_as_one(torch, lightning) -> None:
     """Declared as it is executed, eight steps of 40 records an epoch, it has the number of that run."""
-    guard = fitted(torch, lightning, WHOLE, loader_of(torch), accumulate_grad_batches=TOGETHER)
-    assert fitted.steps == 2 * WHOLE.steps_per_epoch == 16
+    trainer, guard, module = lightning_fit(torch, lightning, WHOLE, accumulate_grad_batches=TOGETHER)
+    trainer.fit(module, loader_of(torch))
+    assert trainer.global_step == 2 * WHOLE.steps_per_epoch == 16
     values, truth = guard.values(), measure(WHOLE).epsilon(DELTA)
     assert truth.lower <= values["calipers/epsilon_at_most"] <= truth.upper
     assert values["calipers/epsilon_at_most"] > measure(SHUFFLED).epsilon(DELTA).upper
@@ -96,33 +92,37 @@ def test_lightning_counts_the_batches_of_a_step_as_one(torch, lightning) -> None
 def test_lightning_refuses_another_accumulation(run, loading, options, reason, torch, lightning) -> None:
     """Not one step is taken where the declared batch is not the batch of a step."""
     loading = {name: value() if callable(value) else value for name, value in loading.items()}
+    trainer, _, module = lightning_fit(torch, lightning, run, accumulate_grad_batches=TOGETHER, **options)
     with pytest.raises(InputError, match=reason):
-        fitted(torch, lightning, run, loader_of(torch, **loading), accumulate_grad_batches=TOGETHER, **options)
-    assert fitted.steps == 0
+        trainer.fit(module, loader_of(torch, **loading))
+    assert trainer.global_step == 0
 
 
 def test_lightning_refuses_accumulation_with_a_filter(torch, lightning) -> None:
     """A filter pays for steps of its menu, and none of them has several batches."""
     keep = PrivacyFilter({"only": POISSON.replace(steps=1)}, **TERMS)
+    trainer, _, module = lightning_fit(torch, lightning, keep, accumulate_grad_batches=2)
     with pytest.raises(InputError, match="accumulation to 1"):
-        fitted(torch, lightning, keep, loader_of(torch, batch_sampler=poisson_batches()), accumulate_grad_batches=2)
-    assert sum(keep.spent.values()) == fitted.steps == 0
+        trainer.fit(module, loader_of(torch, batch_sampler=poisson_batches()))
+    assert sum(keep.spent.values()) == trainer.global_step == 0
 
 
 def test_lightning_refuses_accumulation_that_changes(torch, lightning) -> None:
     """Its own scheduler before the first step, another callback before the first step that differs."""
     scheduler = lightning.callbacks.GradientAccumulationScheduler(scheduling={0: 1, 1: TOGETHER})
+    trainer, _, module = lightning_fit(torch, lightning, SHUFFLED, scheduler)
     with pytest.raises(InputError, match="GradientAccumulationScheduler"):
-        fitted(torch, lightning, SHUFFLED, loader_of(torch), scheduler)
-    assert fitted.steps == 0
+        trainer.fit(module, loader_of(torch))
+    assert trainer.global_step == 0
 
     class Changing(lightning.Callback):
         def on_train_epoch_start(self, trainer, *_):
             trainer.accumulate_grad_batches = 1 + trainer.current_epoch
 
+    trainer, _, module = lightning_fit(torch, lightning, SHUFFLED, Changing())
     with pytest.raises(InputError, match="has 20, 2 batches of 10 in each step"):
-        fitted(torch, lightning, SHUFFLED, loader_of(torch), Changing())
-    assert fitted.steps == SHUFFLED.steps_per_epoch
+        trainer.fit(module, loader_of(torch))
+    assert trainer.global_step == SHUFFLED.steps_per_epoch
 
 
 def hugging_face(torch, transformers, folder, run, records: int = RECORDS):
@@ -166,6 +166,20 @@ def test_hugging_face_refuses_another_accumulation(run, reason, torch, transform
     with pytest.raises(InputError, match=reason):
         trainer.train()
     assert trainer.state.global_step == 0
+
+
+def test_hugging_face_refuses_accumulation_that_changes(torch, transformers, tmp_path) -> None:
+    """A callback that changes the arguments after the first epoch: no step differs from those before."""
+
+    class Changing(transformers.TrainerCallback):
+        def on_epoch_end(self, args, *_, **__):
+            args.gradient_accumulation_steps = 2
+
+    trainer, _ = hugging_face(torch, transformers, tmp_path, WHOLE)
+    trainer.add_callback(Changing())
+    with pytest.raises(InputError, match="has 20, 2 batches of 10 in each step"):
+        trainer.train()
+    assert trainer.state.global_step == WHOLE.steps_per_epoch
 
 
 def test_a_loader_of_accelerate_says_its_accumulation(torch) -> None:

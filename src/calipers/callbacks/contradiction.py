@@ -103,7 +103,7 @@ def _iterates(thing: Any) -> str:
 def _length(thing: Any) -> int | None:
     try:
         return len(thing)
-    except (TypeError, NotImplementedError):
+    except TypeError:
         return None
 
 
