@@ -10,7 +10,7 @@ import pytest
 from calipers.adaptive import PrivacyFilter
 from calipers.callbacks import BudgetGuard, BudgetSpent
 from calipers.callbacks import guard as guard_module
-from calipers.callbacks.progress import contradiction
+from calipers.callbacks.contradiction import contradiction, shown
 from calipers.errors import CertificationError, InputError
 from calipers.measure import measure
 from calipers.run import Run
@@ -195,7 +195,7 @@ class Loader:
 )
 def test_a_loader_that_visibly_shuffles_is_no_poisson_sampling(run, loader, wrong) -> None:
     """Only what is certain is refused."""
-    assert (contradiction(run, loader) is not None) is wrong
+    assert (contradiction(run, shown(loader)) is not None) is wrong
 
 
 def test_a_plan_is_what_a_training_that_may_stop_early_is_reported_with() -> None:
@@ -238,7 +238,7 @@ class Watched:
     def __init__(self, noises: list[float]) -> None:
         self.noises = noises
 
-    def ahead(self) -> Watched:
+    def ahead(self, *, in_hand: bool = False) -> Watched:
         return self
 
     @property
@@ -364,5 +364,5 @@ def test_a_declared_shuffle_that_the_loader_contradicts(loading, declared, reaso
     torch, data = pytest.importorskip("torch"), pytest.importorskip("torch.utils.data")
     loader = data.DataLoader(data.TensorDataset(torch.zeros(40, 1)), shuffle=True, **loading)
     run = Run(epochs=1, noise_multiplier=4.0, sampler="shuffle", **declared)
-    found = contradiction(run, loader)
+    found = contradiction(run, shown(loader))
     assert found is None if reason is None else reason in found

@@ -244,7 +244,7 @@ def test_hugging_face_stops_inside_an_epoch(torch, transformers, tmp_path) -> No
     from calipers.callbacks.transformers import PrivacyBudget
 
     callback = PrivacyBudget(POISSON, **budget(POISSON, steps=8))
-    callback.guard.refuse_contradiction = lambda loader: None
+    callback.guard.refuse_contradiction = lambda *_: None
     trainer = hugging_face_trainer(torch, transformers, tmp_path, callback)
     trainer.train()
     assert trainer.state.global_step == 8

@@ -17,7 +17,7 @@ from calipers.adapters.watched_filter import NO_ATTACK, PaidSteps
 from calipers.adapters.watched_license import UNPAID, Terms
 from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, reported_runs
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_run import Description, NeighborReading, describe
+from calipers.adapters.watched_run import Description, NeighborReading, describe, nothing_proven
 from calipers.adapters.watched_steps import Steps
 from calipers.adaptive import PrivacyFilter
 from calipers.auditing.pairs import Pairs, ThreeNumbers, audit_pairs
@@ -190,6 +190,23 @@ class Attachment:
         """Why what was seen is not one of the described runs, a sentence each; nothing if it is."""
         return self._describe(reading).reasons
 
+    def why_nothing(self, *, in_hand: bool = False) -> tuple[str, ...]:
+        """Why nothing at all is proven, a sentence each; empty where something may be.
+
+        `in_hand`: the loop is about to use the batches that it holds, so that they were not passed over.
+        """
+        seen = self._now()
+        counted, reported = updates_counted(self._optimizer), steps_reported(self._accountant)
+        if counted > self.steps:
+            return (*seen.reasons, unexplained(counted, self.steps, "The inner optimizer's own counter shows"))
+        if reported > self.steps:
+            return (*seen.reasons, unexplained(reported, self.steps))
+        if self._ranks > 1 and seen is self._seen:
+            return ("Every process saw its own draws alone; call record.gather() on each of them.",)
+        if self._paid and self._paying is None:
+            return (*seen.reasons, UNPAID)
+        return nothing_proven(seen, in_hand=in_hand)
+
     def attained(self, **reading: Any) -> bool:
         """Whether attacks on `runs()` are attacks on what was executed; else the runs only bound it from above."""
         found = self._describe(reading)
@@ -260,11 +277,15 @@ class Attachment:
         measurement = self.measure(tolerance=tolerance, adjacency="substitute")
         return audit_pairs(pairs.scores(seen), measurement, delta=delta, confidence=confidence)
 
-    def ahead(self) -> Ahead:
-        """What this run becomes if it goes on; for whoever decides whether to take one more step."""
-        reported = steps_reported(self._accountant)
-        if reported > self.steps:
-            raise UnsupportedError(unexplained(reported, self.steps))
+    def ahead(self, *, in_hand: bool = False) -> Ahead:
+        """What this run becomes if it goes on; for whoever decides whether to take one more step.
+
+        Raises:
+            UnsupportedError: nothing is proven about it (`why_nothing`).
+        """
+        nothing = self.why_nothing(in_hand=in_hand)
+        if nothing:
+            raise UnsupportedError(" ".join(nothing))
         return Ahead(self._now(), self._optimizer, self.reading, self._earlier)
 
     def state_dict(self) -> dict[str, Any]:
@@ -302,19 +323,9 @@ class Attachment:
             named = choice("adjacency", adjacency_named(chosen.adjacency), ADJACENCIES)
             chosen = dataclasses.replace(chosen, adjacency=named)
         seen = self._now()
-        counted = updates_counted(self._optimizer)
-        if counted > self.steps:
-            why = unexplained(counted, self.steps, "The inner optimizer's own counter shows")
-            return Description((), False, (*seen.reasons, why))
-        reported = steps_reported(self._accountant)
-        if reported > self.steps:
-            return Description((), False, (*seen.reasons, unexplained(reported, self.steps)))
-        if self._ranks > 1 and seen is self._seen:
-            return Description(
-                (), False, ("Every process saw its own draws alone; call record.gather() on each of them.",)
-            )
-        if self._paid and self._paying is None:
-            return Description((), False, (*seen.reasons, UNPAID))
+        nothing = self.why_nothing()
+        if nothing:
+            return Description((), False, nothing)
         if self._paying is not None and reading and chosen != self.reading:
             return Description((), False, (*seen.reasons, OTHER_READING))
         found = self._with_earlier(describe(seen, chosen))

@@ -120,14 +120,26 @@ def describe(seen: Seen, reading: NeighborReading) -> Description:
     return found
 
 
+def nothing_proven(seen: Seen, *, in_hand: bool = False) -> tuple[str, ...]:
+    """Why nothing is proven, whatever the reading; empty where something may be.
+
+    `in_hand`: the loop is about to use the batches that it holds, so that they were not passed over.
+    """
+    known, irregular = _known(seen, in_hand), _repeats(seen) is None
+    return (*known, *([IRREGULAR] if irregular else [])) if irregular or any(known.values()) else ()
+
+
+def _known(seen: Seen, in_hand: bool = False) -> dict[str, bool]:
+    """Each sentence that something does not fit, and whether it blinds."""
+    held = {} if in_hand else dict(seen.draws.queue.unsettled())
+    return seen.reasons | held | ({REJECTED: True} if _rejects(seen) else {})
+
+
 def _describe(seen: Seen, reading: NeighborReading) -> Description:
-    known = seen.reasons | dict(seen.draws.queue.unsettled()) | ({REJECTED: True} if _rejects(seen) else {})
-    reasons = tuple(known)
-    repeats = _repeats(seen)
-    if repeats is None:
-        reasons = (*reasons, IRREGULAR)
-    if repeats is None or any(known.values()):
-        return Description((), False, reasons)
+    nothing, repeats = nothing_proven(seen), _repeats(seen)
+    if nothing or repeats is None:
+        return Description((), False, nothing)
+    reasons = tuple(_known(seen))
     try:
         if not reasons:
             return Description(_described(seen, reading), True)

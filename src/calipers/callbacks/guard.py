@@ -26,8 +26,9 @@ from typing import Any
 from calipers.adaptive import PrivacyFilter
 from calipers.adaptive.filter import LICENSE
 from calipers.bracket import Bracket
+from calipers.callbacks.contradiction import accumulation_of, contradiction, shown
 from calipers.callbacks.payments import Payments, RecordPayments, payments
-from calipers.callbacks.progress import Progress, contradiction, declared
+from calipers.callbacks.progress import Progress, declared
 from calipers.domains import COUNT
 from calipers.errors import CalipersError, CertificationError, InputError, UnsupportedError
 from calipers.gate import Budget
@@ -42,6 +43,8 @@ _CHANGED = (
     "Noise or rate changed while training. The composition of the steps that were taken is a guarantee only if the "
     "schedule was fixed in advance: say schedule='fixed' if it was, or choose steps within a PrivacyFilter."
 )
+
+_NOTHING = "The training was stopped: nothing is proven about it."
 
 Log = Callable[[Mapping[str, float], int], None]
 
@@ -111,14 +114,19 @@ class BudgetGuard:
         self._stride = 1
         self._base = (0, 0)
         self._reported = (0, 0)
+        self._loader: tuple[Any, int, float | None] | None = None
         self.reason = ""
         """Why the training was stopped, in one sentence; empty while it may go on."""
 
-    @property
-    def _progress(self) -> Progress:
-        """How far the training has come by now."""
-        ahead: Progress = self._declared or self.training.ahead()
+    def _progress(self, *, in_hand: bool = False) -> Progress:
+        """How far the training has come; `in_hand`: the loop is about to use the batches that it holds."""
+        ahead: Progress = self._declared or self.training.ahead(in_hand=in_hand)
         return ahead
+
+    @property
+    def describes(self) -> bool:
+        """Whether somebody describes the training (a `Run`, a filter); a record of `attach` watches it."""
+        return self._declared is not None or isinstance(self._payments, Payments)
 
     @property
     def stopped(self) -> bool:
@@ -164,25 +172,33 @@ class BudgetGuard:
         if self._plan_is_declared and self._plan is not None and self._steps + further > self._plan:
             return self._say(f"The training was stopped: all {self._plan} planned steps were taken.")
         if self._payments is not None:
-            if self._payments.allows(further):
-                self.reason = ""
-                return True
-            return self._say(f"The training was stopped: its privacy filter for {self._wanted} is spent.")
+            return self._affords(further, in_hand=not new_pass)
         try:
-            terms = self._progress.terms
-            position = self._progress.position(new_pass=new_pass, further=further)
+            progress = self._progress(in_hand=not new_pass)
+            terms = progress.terms
+            position = progress.position(new_pass=new_pass, further=further)
         except UnsupportedError as error:
-            return self._say(f"The training was stopped: nothing is proven about it. {error}")
+            return self._say(f"{_NOTHING} {error}")
         if terms != self._terms:
             self._terms, self._allowed, self._refused, self._stride = terms, 0, math.inf, 1
         while not position <= self._allowed:
             if position >= self._refused:
                 return self._say(self._refusal)
             candidate = int(min(position + self._stride - 1, self._refused - 1))
-            if self._within(candidate):
+            if self._within(progress, candidate):
                 self._allowed, self._stride = candidate, 2 * self._stride
             else:
                 self._refused, self._stride = candidate, max(1, (candidate - position) // 2)
+        self.reason = ""
+        return True
+
+    def _affords(self, further: int, *, in_hand: bool) -> bool:
+        """Whether the filter has room for so many more steps, and the record, if there is one, no doubts."""
+        doubts = self._paying.doubts(in_hand=in_hand)
+        if doubts:
+            return self._say(f"{_NOTHING} {' '.join(doubts)}")
+        if not self._paying.allows(further):
+            return self._say(f"The training was stopped: its privacy filter for {self._wanted} is spent.")
         self.reason = ""
         return True
 
@@ -190,13 +206,32 @@ class BudgetGuard:
         """Raise `BudgetSpent` unless `allows`: for the moment before a step that nothing else can prevent."""
         if not self.allows(new_pass=new_pass, further=further):
             raise BudgetSpent(self.reason)
-        if self._payments is not None and not self._payments.pay(further):
+        if not self._pay(further):
             self._say(f"The training was stopped: another process spent the rest of {self._wanted}.")
             raise BudgetSpent(self.reason)
 
-    def refuse_contradiction(self, data_loader: Any) -> None:
-        """Raise `InputError` where the loader visibly is not what the declared run says."""
-        sentence = contradiction(self.training, data_loader)
+    def _pay(self, further: int) -> bool:
+        """Pay for the steps, if there is a filter; the step of its menu must be the one that the loader draws for."""
+        if isinstance(self._payments, Payments) and self._loader is not None:
+            self.refuse_contradiction(*self._loader)
+        return self._payments is None or self._payments.pay(further)
+
+    def refuse_contradiction(self, data_loader: Any, accumulation: int = 1, per_pass: float | None = None) -> None:
+        """Compare a loader with the run that was declared, or with the step of the filter's menu that comes next.
+
+        Args:
+            data_loader: whatever the loop iterates.
+            accumulation: batches whose gradients are added up for one step.
+            per_pass: batches of a pass, where that is not the length of the loader.
+
+        Raises:
+            InputError: the loader visibly does not do what was declared.
+        """
+        if not self.describes:
+            return
+        self._loader = (data_loader, accumulation, per_pass)
+        run = self._payments.run if isinstance(self._payments, Payments) else self.training
+        sentence = contradiction(run, shown(*self._loader))
         if sentence is not None:
             raise InputError(sentence)
 
@@ -217,8 +252,12 @@ class BudgetGuard:
             self.log()
 
     def batches(self, data_loader: Iterable[Any]) -> Iterator[Any]:
-        """The batches of one pass, as many as the budget allows; one step is taken on each."""
+        """The batches of one pass, as many as the budget allows; one step is taken on each.
+
+        A loader that Accelerate prepared says how many batches make a step; then one is taken on as many.
+        """
         self.refuse_contradiction(data_loader)
+        accumulation, taken = accumulation_of(data_loader), 0
         # A loader that watches or resumes may have begun this pass earlier; its record knows, a counter does not.
         steps, passes = self._reported[0], self._reported[1] + 1
         fresh = True
@@ -227,14 +266,15 @@ class BudgetGuard:
             try:
                 batch = next(iterator)
             except StopIteration:
+                self.counted(steps + -(-taken // accumulation), passes)  # Accelerate steps on what is left of a pass
                 break
             fresh = False
-            if self._payments is not None and not self._payments.pay(1):
+            if not self._pay(1):
                 self.allows()
                 break
             yield batch
-            steps += 1
-            self.counted(steps, passes)
+            taken += 1
+            self.counted(steps + taken // accumulation, passes)
         if self._steps > self._logged:
             self.log()
 
@@ -247,7 +287,7 @@ class BudgetGuard:
         """
         found = {"calipers/epsilon_at_most": self.budget.epsilon, "calipers/delta": self.budget.delta}
         if self._payments is not None:
-            return found
+            return found if self._payments.proven else found | {"calipers/epsilon_at_most": math.inf}
         lower, upper = self._bounds()
         return found | {
             "calipers/epsilon_at_most": max(upper, min(self.budget.epsilon, self._planned())) if upper else 0.0,
@@ -260,10 +300,10 @@ class BudgetGuard:
         if self._plan is None:
             return math.inf
         with suppress(CertificationError, UnsupportedError):
-            further = self._plan - self._steps
-            position = self._progress.position(further=further) if further > 0 else self._reached()
-            position = max(position, self._progress.position_of(self._plan))
-            return self._epsilon(self._progress.runs(position)).upper
+            further, progress = self._plan - self._steps, self._progress()
+            position = progress.position(further=further) if further > 0 else _reached(progress)
+            position = max(position, progress.position_of(self._plan))
+            return self._epsilon(progress.runs(position)).upper
         return math.inf
 
     def log(self) -> dict[str, float]:
@@ -278,35 +318,31 @@ class BudgetGuard:
         """Of what was executed so far, if its length had been fixed in advance."""
         lower, upper = 0.0, math.inf
         with suppress(CertificationError, UnsupportedError):
-            finished = self._progress.finished()
+            finished = self._progress().finished()
             lower = self._epsilon(finished).lower if finished else 0.0
         with suppress(CertificationError, UnsupportedError):
-            reached = self._reached()
-            upper = self._epsilon(self._covered(reached)).upper if reached else 0.0
+            progress = self._progress()
+            reached = _reached(progress)
+            upper = self._epsilon(self._covered(progress, reached)).upper if reached else 0.0
         return lower, upper
 
     def _epsilon(self, runs: tuple[Run, ...]) -> Bracket:
         return measure(runs, tolerance=_TOLERANCE).epsilon(self.budget.delta)
 
-    def _reached(self) -> int:
-        """The position up to which steps were taken: one before that of a step which would begin something new."""
-        following, ahead = self._progress.position(), self._progress.position(new_pass=True)
-        return following if following < ahead else following - 1
-
-    def _covered(self, position: int) -> tuple[Run, ...]:
+    def _covered(self, progress: Progress, position: int) -> tuple[Run, ...]:
         """The runs up to the position; refused where noise or rate changed and nobody said that this was planned."""
-        runs = self._progress.runs(position)
-        declared_before = set(getattr(self._progress, "earlier", ()))
+        runs = progress.runs(position)
+        declared_before = set(getattr(progress, "earlier", ()))
         kinds = {(run.noise_multiplier, run.rate) for run in runs if run not in declared_before}
         if len(kinds) > 1 and not self._fixed_schedule:
             raise UnsupportedError(_CHANGED)
         return runs
 
-    def _within(self, position: int) -> bool:
+    def _within(self, progress: Progress, position: int) -> bool:
         """Post-condition: True only if a proof bounds everything up to the position by the budget."""
         budget = self.budget
         try:
-            upper = self._epsilon(self._covered(position)).upper
+            upper = self._epsilon(self._covered(progress, position)).upper
         except (CertificationError, UnsupportedError) as error:
             self._refusal = f"The training was stopped: nothing is proven about its next step. {error}"
             return False
@@ -322,3 +358,9 @@ class BudgetGuard:
             _LOGGER.warning("%s", reason)
         self.reason = reason
         return False
+
+
+def _reached(progress: Progress) -> int:
+    """The position up to which steps were taken: one before that of a step which would begin something new."""
+    following, ahead = progress.position(), progress.position(new_pass=True)
+    return following if following < ahead else following - 1

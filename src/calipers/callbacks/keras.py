@@ -45,6 +45,13 @@ class _KerasStopping:
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Compare the length of an epoch with the declared run, and refuse to begin what no budget covers."""
         run, params = self.guard.training, self.params or {}
+        held_back = getattr(self.model.optimizer, "gradient_accumulation_steps", None) or 1
+        if held_back > 1:
+            raise InputError(
+                f"The optimizer has gradient_accumulation_steps={held_back}: gradients of several batches make one "
+                "step, and how many records these are Keras does not say. Leave it out, and give fit the whole batch "
+                "of a step."
+            )
         per_epoch = params.get("steps")
         self.guard.plan(self._steps + (per_epoch or 0) * (params.get("epochs") or 0))
         if isinstance(run, PrivacyFilter):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calipers.callbacks.guard import BudgetGuard
-from calipers.errors import CalipersError
+from calipers.errors import CalipersError, InputError
 from calipers.extras import library, on_demand
 
 
@@ -33,14 +33,28 @@ class _LightningStopping:
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Compare the loader with the declared run, and refuse to begin what no budget covers."""
         self._trainer = trainer
-        self.guard.refuse_contradiction(trainer.train_dataloader)
+        self._compare(trainer)
         longest = trainer.estimated_stepping_batches
         self.guard.plan(int(longest) if math.isfinite(longest) else 0)
         self.guard.counted(trainer.global_step, trainer.current_epoch + 1)
         self.guard.demand()
 
+    def _compare(self, trainer: Any) -> None:
+        """Refuse a loader, or an accumulation of its batches, that is not what was declared."""
+        self._accumulation = int(trainer.accumulate_grad_batches)
+        for other in trainer.callbacks if self.guard.describes else ():
+            changing = any(kind.__name__ == "GradientAccumulationScheduler" for kind in type(other).__mro__)
+            if changing and set(other.scheduling.values()) != {self._accumulation}:
+                raise InputError(
+                    "GradientAccumulationScheduler changes how many batches make a step, and one Run does not describe "
+                    "that; give Trainer(accumulate_grad_batches=...) one number."
+                )
+        self.guard.refuse_contradiction(trainer.train_dataloader, self._accumulation, trainer.num_training_batches)
+
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """The last moment before the step."""
+        if trainer.accumulate_grad_batches != self._accumulation:
+            self._compare(trainer)
         self.guard.counted(trainer.global_step, trainer.current_epoch + 1)
         self.guard.demand()
 

@@ -33,9 +33,23 @@ class Payments:
             )
         return self._step
 
+    @property
+    def run(self) -> Run:
+        """The same, as it is described."""
+        found = self.source.menu[self.step]
+        assert isinstance(found, Run)
+        return found
+
     def choose(self, name: str) -> None:
         """The next steps are of this kind."""
         self._step = self.source.name_of(name)
+
+    proven = True
+    """Steps of the menu are what the filter's number is about."""
+
+    def doubts(self, *, in_hand: bool) -> tuple[str, ...]:
+        """The steps are described, and nobody watches them."""
+        return ()
 
     def counted(self, steps: int) -> None:
         """The loop's own counter. A loop that resumes must resume its filter, too."""
@@ -92,6 +106,16 @@ class RecordPayments:
     def choose(self, name: str) -> None:
         """The noise of the optimizer says which step comes next, not the guard."""
         raise InputError("The record pays for what the optimizer does; set optimizer.noise_multiplier, not guard.step.")
+
+    @property
+    def proven(self) -> bool:
+        """Whether the record says the filter's number."""
+        return not self._record.steps or self._record.attained()
+
+    def doubts(self, *, in_hand: bool) -> tuple[str, ...]:
+        """Why the record says no number; steps that a filter paid for need everything to fit."""
+        found: tuple[str, ...] = self._record.why_nothing(in_hand=in_hand)
+        return found or tuple(self._record.ahead(in_hand=in_hand).seen.reasons)
 
     def counted(self, steps: int) -> None:
         """The record counts for itself."""

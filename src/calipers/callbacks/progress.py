@@ -5,12 +5,11 @@ allocated), and the runs that bound everything up to a position from above. Ther
 
 - a record of `calipers.adapters.opacus.attach`, which saw every draw and every step.
 - `Declared`: a `Run` that somebody described, and a counter. Nobody checks that the loop does as it says; sampler, rate
-  and sizes of its loader are compared with the description, at the beginning of every pass (`contradiction`).
+  and sizes of its loader are compared with the description, at the beginning of every pass (`contradiction.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 from calipers.errors import InputError
@@ -90,57 +89,3 @@ def declared(training: Any) -> Declared | None:
             f"got {type(training).__name__}."
         )
     return Declared(training) if isinstance(training, Run) else None
-
-
-def contradiction(training: Any, data_loader: Any) -> str | None:
-    """How a PyTorch loader contradicts the run that was declared, in a sentence; None where it does not visibly.
-
-    Only what is certain is said: a shuffled or fixed order is no Poisson sampling, and the other way around; and the
-    sample rate, the batch size, the number of records and the last batch are those that the loader has.
-    """
-    if not isinstance(training, Run):
-        return None
-    batches: Any = getattr(data_loader, "batch_sampler", None)
-    order = getattr(batches, "sampler", None)
-    names = {kind.__name__ for thing in (batches, order) for kind in type(thing).__mro__}
-    orders = {"RandomSampler": "shuffle", "SubsetRandomSampler": "shuffle", "SequentialSampler": "deterministic"}
-    coins = dict.fromkeys(("UniformWithReplacementSampler", "DistributedUniformWithReplacementSampler"), "poisson")
-    drawn = next((word for name, word in (coins | orders).items() if name in names), None)
-    if "TorchBatches" in names:
-        drawn = str(batches.sampler.law().sampler)
-    if drawn is None:
-        return None
-    if getattr(order, "replacement", False):
-        drawn = "with-replacement"
-    name = type(batches if order is None else order).__name__
-    if drawn != training.sampler:
-        return (
-            f"The run is described with sampler={training.sampler!r}, and the loader draws by {name} ({drawn!r}); "
-            "describe what is executed."
-        )
-    for key, said, found in _compared(training, batches, order):
-        if said is not None and found is not None and said != found:
-            return (
-                f"The run is described with {key}={said!r}, and the loader ({name}) has {found!r}; describe what is "
-                "executed."
-            )
-    return None
-
-
-def _compared(run: Run, batches: Any, order: Any) -> Iterator[tuple[str, object, object]]:
-    """(key, as declared, as the loader has it) for what both say; None where one of them does not."""
-    if type(batches).__name__ == "TorchBatches":
-        law = order.law()
-        yield "dataset_size", run.dataset_size, law.dataset_size
-        yield "sample_rate", run.rate, law.rate
-        return
-    if run.sampler == "poisson":
-        yield "dataset_size", run.dataset_size, getattr(batches, "total_size", getattr(batches, "num_samples", None))
-        yield "sample_rate", run.rate, getattr(batches, "sample_rate", None)
-        return
-    size = len(order) if hasattr(order, "__len__") else None
-    batch_size = getattr(batches, "batch_size", None)
-    yield "dataset_size", run.dataset_size, size
-    yield "batch_size", run.batch_size, batch_size
-    if size and batch_size and size % batch_size:
-        yield "last_batch", run.last_batch, "drop" if batches.drop_last else "keep"

@@ -37,10 +37,15 @@ class _TransformersStopping:
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         """Compare the loader with the declared run, and refuse to begin what no budget covers."""
-        self.guard.refuse_contradiction(things.get("train_dataloader"))
+        self._compare(args, things.get("train_dataloader"))
         self.guard.plan(int(state.max_steps or 0))
         self.on_epoch_begin(args, state, control)
         self.guard.demand()
+
+    def _compare(self, args: Any, data_loader: Any) -> None:
+        """Refuse a loader, or an accumulation of its batches, that is not what was declared."""
+        self._accumulation = int(args.gradient_accumulation_steps)
+        self.guard.refuse_contradiction(data_loader, self._accumulation)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         """Another pass begins."""
@@ -49,6 +54,8 @@ class _TransformersStopping:
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         """The last moment before the step."""
+        if args.gradient_accumulation_steps != self._accumulation:
+            self._compare(args, things.get("train_dataloader"))
         self.guard.demand()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **things: Any) -> None:
