@@ -112,15 +112,17 @@ class TrainingGate:
         from calipers.run_keys import whole
 
         ahead = record.ahead()
-        so_far = ahead.position() - 1 if ahead.source.by_coins else ahead.position()
+        least = ahead.position() - 1 if ahead.source.by_coins else ahead.position()
+        if record.planned_steps is not None:  # the longest training that was possible, also where it stops earlier
+            least = max(least, ahead.position_of(record.planned_steps))
         length, batches = self._length, ahead.source.batches
         if not length:
-            return tuple(ahead.runs(so_far))
+            return tuple(ahead.runs(least))
         if ahead.source.by_coins:
             planned = length.get("steps", length.get("epochs", 0) * batches)
         else:
             planned = length.get("epochs", -(-length.get("steps", 0) // batches))
-        return tuple(ahead.runs(max(whole(planned) or math.ceil(planned), so_far)))
+        return tuple(ahead.runs(max(whole(planned) or math.ceil(planned), least)))
 
 
 @pytest.fixture

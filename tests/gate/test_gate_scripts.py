@@ -151,9 +151,9 @@ def train(model, optimizer, loader, steps=3):
         torch.nn.functional.cross_entropy(model(x), y, reduction="sum").backward()
         optimizer.step()
 
-def watched(gate, noise, steps=3):
+def watched(gate, noise, steps=3, **options):
     engine, model, optimizer, loader = build(noise)
-    record = gate.attach(engine, optimizer, loader)
+    record = gate.attach(engine, optimizer, loader, **options)
     train(model, optimizer, loader, steps)
     return engine, optimizer, loader, record
 
@@ -177,6 +177,10 @@ def test_second_takes_no_step(calipers_gate):
     watched(calipers_gate, 1.0)
     watched(calipers_gate, 1.0, steps=0)
 
+@pytest.mark.calipers(epochs=2)
+def test_a_longer_plan_counts(calipers_gate):
+    watched(calipers_gate, 1.0, planned_steps=23)
+
 @pytest.mark.calipers(epochs=2.05)
 def test_part_of_an_epoch_counts(calipers_gate):
     watched(calipers_gate, 1.0)
@@ -191,7 +195,13 @@ def test_every_attached_training_is_checked(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "pytest", "-p", "calipers.pytest_plugin", "-rA"]
     result = play([*command, "--strict-markers"], tmp_path)
     found = {name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", result.stdout, flags=re.M)}
-    others = ("first_of_two", "attached_and_declared", "second_takes_no_step", "part_of_an_epoch_counts")
+    others = (
+        "first_of_two",
+        "attached_and_declared",
+        "second_takes_no_step",
+        "a_longer_plan_counts",
+        "part_of_an_epoch_counts",
+    )
     assert found == {"test_one": "PASSED"} | {f"test_{name}": "FAILED" for name in others}, result.stdout
     assert result.stdout.count("Training 1 of 2 (attached): The budget of epsilon = 3.45") >= 2
     assert "Training 2 of 2 (attached) took no step" in result.stdout
