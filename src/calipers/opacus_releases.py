@@ -188,7 +188,8 @@ def check_settings(settings: Mapping[str, object]) -> None:
                 "loss_reduction='sum'."
             )
         if key in ("adjacency", "unit", "records_per_unit"):
-            changed = f"Run.from_opacus(...).replace({key}={value!r})"
+            more = ", records_per_unit=..." if key == "unit" else ""
+            changed = f"Run.from_opacus(...).replace({key}={value!r}{more})"
             raise InputError(f"Run.from_opacus takes no {key}; change what it returns: {changed}.")
         known(key, _SETTINGS)
     missing = [key for key in _NEEDED if settings.get(key) is None]

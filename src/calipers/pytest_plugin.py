@@ -9,7 +9,9 @@
 After the test, what was seen (how batches are drawn, the noise that was really added, the divisor) is taken to the
 length that the marker names, measured, and held against the budget. The budget may stand in pyproject.toml instead
 ([tool.calipers]). The marker says how long the real training is, by `epochs` or `steps`; `as_executed=True` checks
-what the test itself released. A test that is marked and attaches nothing fails: it protects nobody.
+what the test itself released. A test that is marked and attaches nothing fails: it protects nobody. Where it hands over
+several trainings, each is checked by itself and all must be within the budget; their sum is not asked for. Noise that
+changes after the steps of the test is not seen: a schedule has to be declared, phase by phase.
 
 The plugin is registered under the name "calipers" when Calipers is installed; it imports nothing heavy before a test
 asks for it.
@@ -17,7 +19,9 @@ asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import functools
+import math
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,13 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class TrainingGate:
-    """What a test hands over: a training to be watched, or a run that it describes."""
+    """What a test hands over: trainings to be watched, and runs that it describes; each is checked by itself."""
 
     def __init__(self, options: dict[str, Any], budget: Budget) -> None:
         self._options, self.budget = options, budget
-        self._record: Any = None
-        self._run: Run | None = None
-        self.checked: Checked | None = None
+        self._records: list[Any] = []
+        self._declared: list[tuple[Run, ...]] = []
 
     def attach(self, engine: Any, optimizer: Any, data_loader: Any = None, **options: Any) -> Any:
         """Watch an Opacus training from now on; arguments and result are those of `calipers.adapters.opacus.attach`."""
@@ -54,47 +57,72 @@ class TrainingGate:
 
         if self.budget.adjacency is not None:
             options.setdefault("adjacency", self.budget.adjacency)
-        self._record = attach(engine, optimizer, data_loader, **options)
-        return self._record
+        record = attach(engine, optimizer, data_loader, **options)
+        if not any(record is known for known in self._records):  # a second loader of a training has the same record
+            self._records.append(record)
+        return record
 
-    def declare(self, run: Run) -> None:
-        """The training is this run, as the test vouches for: found by `calipers probe`, or read off the code."""
-        self._run = run
+    def declare(self, run: Run | Sequence[Run]) -> None:
+        """The training is this run, or these phases; the test vouches for that (`calipers probe` finds runs)."""
+        from calipers.phases import as_phases
+
+        runs = as_phases(run)
+        if len(runs) > 1 and not self._options.get("as_executed"):
+            pytest.fail("Phases have their own lengths: give as_executed=True, not epochs or steps.", pytrace=False)
+        self._declared.append(runs)
 
     @property
     def used(self) -> bool:
         """Whether anything was handed over."""
-        return self._record is not None or self._run is not None
+        return bool(self._records or self._declared)
 
-    def check(self) -> Checked:
-        """Take what was handed over to its planned length, and hold it against the budget."""
+    def check(self) -> tuple[Checked, ...]:
+        """Take each training that was handed over to its planned length, and hold it against the budget by itself."""
+        found = [("attached", functools.partial(self._extended, record)) for record in self._records]
+        found += [("declared", functools.partial(self._replaced, runs)) for runs in self._declared]
+        several = len(found) > 1
+        names = [
+            f"training {number} of {len(found)} ({how})" if several else "the training"
+            for number, (how, _) in enumerate(found, start=1)
+        ]
+        return tuple(self._checked(name, planned) for name, (_, planned) in zip(names, found, strict=True))
+
+    def _checked(self, name: str, planned: Callable[[str], tuple[Run, ...]]) -> Checked:
         from calipers.errors import UnsupportedError
         from calipers.gate import check, uncertified
 
         try:
-            runs = self._planned()
+            runs = planned(name)
         except UnsupportedError as error:
-            self.checked = uncertified("the training", (), self.budget, str(error))
-        else:
-            self.checked = check(runs, self.budget, name="the training")
-        return self.checked
+            return uncertified(name, (), self.budget, str(error))
+        return check(runs, self.budget, name=name)
 
-    def _planned(self) -> tuple[Run, ...]:
-        length = {name: self._options[name] for name in ("epochs", "steps") if self._options.get(name) is not None}
-        if self._run is not None:
-            return (self._run.replace(**length) if length else self._run,)
-        if not self._record.steps:
-            pytest.fail("The test attached a training to calipers_gate and took no step.", pytrace=False)
-        ahead = self._record.ahead()
-        so_far = ahead.position() - 1 if ahead.source.by_coins else ahead.position()
+    @property
+    def _length(self) -> dict[str, Any]:
+        return {name: self._options[name] for name in ("epochs", "steps") if self._options.get(name) is not None}
+
+    def _replaced(self, runs: tuple[Run, ...], name: str) -> tuple[Run, ...]:
+        """A declared run with the length that the marker names."""
+        return tuple(run.replace(**self._length) for run in runs) if self._length else runs
+
+    def _extended(self, record: Any, name: str) -> tuple[Run, ...]:
+        """A watched training, taken to that length; whatever is not whole counts as begun."""
+        if not record.steps:
+            pytest.fail(f"{_begun(name)} took no step: nothing was seen of it.", pytrace=False)
+        from calipers.run_keys import whole
+
+        ahead = record.ahead()
+        least = ahead.position() - 1 if ahead.source.by_coins else ahead.position()
+        if record.planned_steps is not None:  # the longest training that was possible, also where it stops earlier
+            least = max(least, ahead.position_of(record.planned_steps))
+        length, batches = self._length, ahead.source.batches
         if not length:
-            return tuple(ahead.runs(so_far))
-        batches = ahead.source.batches
+            return tuple(ahead.runs(least))
         if ahead.source.by_coins:
             planned = length.get("steps", length.get("epochs", 0) * batches)
         else:
             planned = length.get("epochs", -(-length.get("steps", 0) // batches))
-        return tuple(ahead.runs(max(int(planned), so_far)))
+        return tuple(ahead.runs(max(whole(planned) or math.ceil(planned), least)))
 
 
 @pytest.fixture
@@ -134,14 +162,26 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             pytrace=False,
         )
     checked = gate.check()
-    if checked.bracket is not None:
-        item.user_properties.append(("calipers_epsilon_at_least", checked.bracket.lower))
-        item.user_properties.append(("calipers_epsilon_at_most", checked.bracket.upper))
-    if checked.outcome.exit_status:
-        pytest.fail(f"{checked.sentence}\n\n{_described(checked.runs)}", pytrace=False)
+    brackets = [one.bracket for one in checked if one.bracket is not None]
+    if len(brackets) == len(checked):  # of several trainings the largest
+        item.user_properties.append(("calipers_epsilon_at_least", max(bracket.lower for bracket in brackets)))
+        item.user_properties.append(("calipers_epsilon_at_most", max(bracket.upper for bracket in brackets)))
+    failed = [one for one in checked if one.outcome.exit_status]
+    if failed:
+        pytest.fail("\n\n".join(_failure(one, len(checked)) for one in failed), pytrace=False)
     return result
 
 
-def _described(runs: tuple[Run, ...]) -> str:
-    """The run that was measured, as the text of a run file."""
-    return "\n".join(run.to_toml() for run in runs).rstrip() or "No run describes what was executed."
+def _failure(checked: Checked, count: int) -> str:
+    """What is not within the budget, which training it is, and the run that was measured as the text of a run file."""
+    which, alone = "", ""
+    if count > 1:
+        which = f"{_begun(checked.name)}: "
+        alone = " The test hands over several trainings: each is checked by itself, their sum on the same data is not."
+    runs = "\n".join(run.to_toml() for run in checked.runs).rstrip() or "No run describes what was executed."
+    return f"{which}{checked.sentence}{alone}\n\n{runs}"
+
+
+def _begun(name: str) -> str:
+    """The name at the beginning of a sentence."""
+    return f"{name[0].upper()}{name[1:]}"

@@ -86,7 +86,8 @@ class Run(RunFields, NotebookDisplay):
     "isolated" for an adversary who sees only the record's own noisy contribution.
     derived_rate: whether batch_size / dataset_size is a "public" number that both neighbors use, or "moving": computed
     by the loop from the dataset it is given, so that one record changes it.
-    unit, records_per_unit: what is protected (a name, such as "user"), and the most records that one of them has.
+    unit, records_per_unit: what is protected (a name, such as "user"), and the most records that one of them has; a
+    unit needs the number, without a unit it is one record.
     """
 
     named: ClassVar[frozenset[str]] = frozenset()
@@ -145,6 +146,13 @@ class Run(RunFields, NotebookDisplay):
     def _check_unit(self) -> None:
         if self.unit is not None and not UNIT.fullmatch(str(self.unit)):
             raise InputError(f"Expected unit to be a short name such as 'user', got unit={self.unit!r}.")
+        number = self.records_per_unit if "records_per_unit" in self.named else None
+        if self.unit is not None and number is None:
+            raise InputError(
+                f"unit={self.unit!r} leaves open how many records one {self.unit} has. Add records_per_unit, the "
+                f"largest number; 1 where a {self.unit} is one record, or is clipped and drawn as a whole."
+            )
+        self._keep("records_per_unit", number or 1)
         if self.records_per_unit > 1 and self.unit is None:
             raise InputError(
                 f"records_per_unit={self.records_per_unit} needs a unit: say what has so many records, such as "
@@ -230,7 +238,7 @@ class Run(RunFields, NotebookDisplay):
         Args:
             changes: keys and values. Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other;
                 another sampler drops what is said about the last batch and the order if it has neither. A sample rate
-                that is given is public.
+                that is given is public. Another unit needs its own records_per_unit.
 
         Returns:
             The run; what nobody named (`assumed`) is settled anew.
@@ -244,6 +252,8 @@ class Run(RunFields, NotebookDisplay):
             record["sample_rate"] = self.rate
         if changes.get("sample_rate") is not None:
             record.pop("derived_rate", None)
+        if changes.get("unit") not in (None, self.unit):
+            record.pop("records_per_unit", None)
         return Run.from_dict(overridden(record, changes))
 
     def to_dict(self) -> dict[str, object]:
@@ -252,7 +262,7 @@ class Run(RunFields, NotebookDisplay):
         for name, default in OPTIONAL.items():
             if name not in scheme_of(self).keys or (record[name] == default and name in UNSAID):
                 record[name] = None
-        if self.records_per_unit == 1:
+        if self.unit is None:
             record["records_per_unit"] = None
         return {name: record[name] for name in KEYS if record[name] is not None}
 

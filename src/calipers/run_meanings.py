@@ -12,7 +12,9 @@ from calipers.samplers import only_for
 
 _FIELDS = {field.name: field for field in dataclasses.fields(RunFields)}
 DEFAULTS = {
-    name: field.default for name, field in _FIELDS.items() if isinstance(field.default, str | int) and field.default
+    name: field.default
+    for name, field in _FIELDS.items()
+    if isinstance(field.default, str | int) and field.default and name != "records_per_unit"  # a unit needs its number
 }
 """What holds where a run does not say it."""
 
@@ -39,7 +41,7 @@ MEANINGS = {
     "cycle": only_for("cycle", "how many groups of records take turns."),
     "participations": only_for("participations", "in how many of all steps each record is used."),
     "unit": "What is protected, if it has several records: user, patient, ...",
-    "records_per_unit": "The most records that one unit has.",
+    "records_per_unit": "The most records that one unit has; needed where a unit is named.",
     "derived_rate": "Whether the Poisson rate B/N is a public number, or moving: computed by the loop from the dataset "
     "it is given, so that one record changes it.",
 }

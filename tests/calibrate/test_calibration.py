@@ -264,7 +264,7 @@ def test_correlated_noise_and_what_is_beside_a_gradient_are_calibrated() -> None
 
 def test_a_unit_is_calibrated() -> None:
     """Five records of a user need more noise than one, and the noise that is found is enough for all of them."""
-    one = Run(sample_rate=0.05, steps=20, noise_multiplier=1.0, unit="user")
+    one = Run(sample_rate=0.05, steps=20, noise_multiplier=1.0, unit="user", records_per_unit=1)
     several = calibrate(one.replace(records_per_unit=5), epsilon=2.0, delta=1e-5)
     assert several.noise_multiplier > calibrate(one, epsilon=2.0, delta=1e-5).noise_multiplier
     assert measure(several).epsilon(1e-5).upper <= 2.0

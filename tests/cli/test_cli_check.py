@@ -304,3 +304,19 @@ def test_an_audit_fails_on_what_it_falsifies(claim, status, folder) -> None:
     )
     assert result.exit_code == status, result.output
     assert "trials for each hypothesis" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (("--sample-rate", "0.01", "--steps", "10", "--noise-multiplier", "1", "--selected-mean", "10"), "selection"),
+        (("--mu", "1"), "guarantee"),
+    ],
+)
+def test_what_is_no_run_is_refused_with_what_to_do(options, kind, folder) -> None:
+    """A selection that `measure --json` printed names no run that could be measured again."""
+    (folder / "other.json").write_text(run("measure", *options, "--json").stdout)
+    result = run("check", "other.json", *BUDGET)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"holds no run but '{kind}', which `calipers check` cannot measure again yet" in result.stderr
+    assert "Unknown key" not in result.stderr

@@ -56,18 +56,23 @@ def test_a_few_points_of_the_profile_are_shown_on_a_terminal():
 
 def test_a_unit_needs_its_number_of_records(refused, tmp_path):
     options = ("--dataset-size", 100, "--batch-size", 10, "--epochs", 1, "--noise-multiplier", 4)
-    assert "Add --records-per-unit G" in refused("measure", *options, "--unit", "user")
+    assert "Add --records-per-unit, the largest" in refused("measure", *options, "--unit", "user")
     (tmp_path / "run.toml").write_text("dataset_size = 100\nbatch_size = 10\nepochs = 1\nnoise_multiplier = 4.0\n")
-    assert "Add --records-per-unit G" in refused("measure", "--run", tmp_path / "run.toml", "--unit", "user")
+    assert "--unit user leaves open how many" in refused("measure", "--run", tmp_path / "run.toml", "--unit", "user")
 
 
-def test_a_unit_of_one_record_says_how_it_is_read(calipers, tmp_path):
-    """In a file it is accepted, and the report says what was read."""
+def test_a_unit_of_a_file_needs_it_too_and_may_have_it_from_an_option(calipers, refused, tmp_path):
     text = 'dataset_size = 100\nbatch_size = 10\nepochs = 1\nnoise_multiplier = 4.0\nunit = "user"\n'
     (tmp_path / "run.toml").write_text(text)
-    result = calipers("measure", "--run", tmp_path / "run.toml")
+    open_unit = "unit='user' leaves open how many records one user has. Add records_per_unit, the largest number"
+    for command in ("measure", "compare", "receipt", "certify"):
+        assert open_unit in refused(command, "--run", tmp_path / "run.toml"), command
+    assert open_unit in refused("check", tmp_path / "run.toml", "--epsilon", 3, "--delta", 1e-5)
+    result = calipers("measure", "--run", tmp_path / "run.toml", "--records-per-unit", 1)
     assert result.exit_code == 0
     assert "One user is read as one example" in " ".join(result.stdout.split())
+    (tmp_path / "run.toml").write_text(f"{text}records_per_unit = 2\n")
+    assert "--unit client leaves open" in refused("measure", "--run", tmp_path / "run.toml", "--unit", "client")
 
 
 def test_notes_spell_options_for_options_and_keys_for_files(calipers, tmp_path):

@@ -55,7 +55,13 @@ def test_the_noise_is_that_of_the_released_sum(grid, one_round, side, sampled, a
 def test_a_strategy_is_its_run() -> None:
     found = read_strategy(wrapped(), clients=12, rounds=5, equal_weights=True)
     expected = Run(
-        sampler="without-replacement", dataset_size=12, batch_size=4, steps=5, noise_multiplier=2.0, unit="client"
+        sampler="without-replacement",
+        dataset_size=12,
+        batch_size=4,
+        steps=5,
+        noise_multiplier=2.0,
+        unit="client",
+        records_per_unit=1,
     )
     assert found.runs == (expected,)
     assert found.attained

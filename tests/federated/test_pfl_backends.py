@@ -60,7 +60,13 @@ def test_random_cohorts_are_drawn_with_replacement(oracle) -> None:
     found = read_backend(backend(), cohort_size=10, rounds=100)
     assert found.runs == (
         Run(
-            sampler="with-replacement", dataset_size=1000, batch_size=10, steps=100, noise_multiplier=1.0, unit="client"
+            sampler="with-replacement",
+            dataset_size=1000,
+            batch_size=10,
+            steps=100,
+            noise_multiplier=1.0,
+            unit="client",
+            records_per_unit=1,
         ),
     )
     bracket = found.epsilon(DELTA)

@@ -40,6 +40,7 @@ DRAWN = {
     "batch_size": 4,
     "noise_multiplier": 2.0,
     "unit": "client",
+    "records_per_unit": 1,
 }
 
 

@@ -41,6 +41,24 @@ def test_own_budget(calipers_gate):
     calipers_gate.declare(POISSON)
 
 @pytest.mark.calipers(epochs=1)
+def test_two_within(calipers_gate):
+    calipers_gate.declare(POISSON)
+    calipers_gate.declare(POISSON.replace(noise_multiplier=3.0))
+
+@pytest.mark.calipers(epochs=1)
+def test_first_of_two(calipers_gate):
+    calipers_gate.declare(POISSON.replace(noise_multiplier=0.3))
+    calipers_gate.declare(POISSON)
+
+@pytest.mark.calipers(as_executed=True)
+def test_schedule(calipers_gate):
+    calipers_gate.declare([POISSON.replace(noise_multiplier=0.2), POISSON])
+
+@pytest.mark.calipers(epochs=1)
+def test_schedule_of_no_length(calipers_gate):
+    calipers_gate.declare([POISSON, POISSON])
+
+@pytest.mark.calipers(epochs=1)
 def test_hands_nothing_over(calipers_gate):
     pass
 
@@ -72,6 +90,10 @@ OUTCOMES = {
     "test_too_long": "FAILED",
     "test_as_executed": "PASSED",
     "test_own_budget": "FAILED",
+    "test_two_within": "PASSED",
+    "test_first_of_two": "FAILED",
+    "test_schedule": "FAILED",
+    "test_schedule_of_no_length": "FAILED",
     "test_hands_nothing_over": "FAILED",
     "test_takes_no_fixture": "FAILED",
     "test_says_no_length": "ERROR",
@@ -103,7 +125,86 @@ def test_the_plugin_holds_a_test_suite_to_its_budget(tmp_path: Path) -> None:
     assert "The budget of epsilon = 1 at delta = 1e-5 is exceeded" in result.stdout
     assert "steps = 1000000" in result.stdout
     assert "its own mistake" in result.stdout
+    assert "Training 1 of 2 (declared): The budget of epsilon = 1 at delta = 1e-5 is exceeded" in result.stdout
+    assert "each is checked by itself" in result.stdout
+    assert "give as_executed=True" in result.stdout
     assert "calipers_epsilon_at_most" in (tmp_path / "out.xml").read_text()
+
+
+ATTACHED = """
+import pytest, torch
+from calipers.run import Run
+from opacus import PrivacyEngine
+
+def build(noise):
+    data = torch.utils.data.TensorDataset(torch.randn(1050, 4), torch.randint(2, (1050,)))
+    model = torch.nn.Linear(4, 2)
+    engine = PrivacyEngine()
+    return engine, *engine.make_private(
+        module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=noise, max_grad_norm=1.0,
+        data_loader=torch.utils.data.DataLoader(data, batch_size=100), loss_reduction="sum",
+    )
+
+def train(model, optimizer, loader, steps=3):
+    for _, (x, y) in zip(range(steps), loader):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y, reduction="sum").backward()
+        optimizer.step()
+
+def watched(gate, noise, steps=3, **options):
+    engine, model, optimizer, loader = build(noise)
+    record = gate.attach(engine, optimizer, loader, **options)
+    train(model, optimizer, loader, steps)
+    return engine, optimizer, loader, record
+
+@pytest.mark.calipers(epochs=2)
+def test_one(calipers_gate):
+    engine, optimizer, loader, record = watched(calipers_gate, 1.0)
+    assert calipers_gate.attach(engine, optimizer, loader) is record    # the same training
+
+@pytest.mark.calipers(epochs=2)
+def test_first_of_two(calipers_gate):
+    watched(calipers_gate, 0.3)
+    watched(calipers_gate, 1.0)
+
+@pytest.mark.calipers(epochs=2)
+def test_attached_and_declared(calipers_gate):
+    watched(calipers_gate, 0.3)
+    calipers_gate.declare(Run(dataset_size=1050, sample_rate=1/11, steps=22, noise_multiplier=1.0))
+
+@pytest.mark.calipers(epochs=2)
+def test_second_takes_no_step(calipers_gate):
+    watched(calipers_gate, 1.0)
+    watched(calipers_gate, 1.0, steps=0)
+
+@pytest.mark.calipers(epochs=2)
+def test_a_longer_plan_counts(calipers_gate):
+    watched(calipers_gate, 1.0, planned_steps=23)
+
+@pytest.mark.calipers(epochs=2.05)
+def test_part_of_an_epoch_counts(calipers_gate):
+    watched(calipers_gate, 1.0)
+"""
+
+
+@pytest.mark.opacus
+def test_every_attached_training_is_checked(tmp_path: Path) -> None:
+    """Noise 1 at rate 1/11 has epsilon 3.42 after 22 steps and 3.47 after 23, which 2.05 epochs are; 0.3 far more."""
+    (tmp_path / "pyproject.toml").write_text(BUDGET.replace("epsilon = 1", "epsilon = 3.45"))
+    (tmp_path / "test_privacy.py").write_text(ATTACHED)
+    command = [sys.executable, "-W", "ignore", "-m", "pytest", "-p", "calipers.pytest_plugin", "-rA"]
+    result = play([*command, "--strict-markers"], tmp_path)
+    found = {name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", result.stdout, flags=re.M)}
+    others = (
+        "first_of_two",
+        "attached_and_declared",
+        "second_takes_no_step",
+        "a_longer_plan_counts",
+        "part_of_an_epoch_counts",
+    )
+    assert found == {"test_one": "PASSED"} | {f"test_{name}": "FAILED" for name in others}, result.stdout
+    assert result.stdout.count("Training 1 of 2 (attached): The budget of epsilon = 3.45") >= 2
+    assert "Training 2 of 2 (attached) took no step" in result.stdout
 
 
 def test_the_plugin_is_registered_and_light() -> None:

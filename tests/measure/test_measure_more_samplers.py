@@ -87,7 +87,7 @@ def test_a_cyclic_run_is_the_poisson_run_of_one_group():
 
 def test_a_unit_of_one_record_changes_nothing_and_more_records_show_more():
     plain = epsilon(**MNIST)
-    assert epsilon(**MNIST, unit="user") == plain
+    assert epsilon(**MNIST, unit="user", records_per_unit=1) == plain
     found = [epsilon(**MNIST, unit="user", records_per_unit=g) for g in (2, 3, 5)]
     assert plain.upper < found[0].lower < found[0].upper < found[1].lower < found[1].upper < found[2].lower
 
@@ -121,8 +121,8 @@ def test_the_largest_gain_is_that_of_all_breakpoints(odds):
 
 @pytest.mark.parametrize("sampler", ["balls-and-bins", "shuffle"])
 def test_other_samplers_say_that_they_use_group_privacy(sampler):
-    run = Run(sampler=sampler, dataset_size=1005, batch_size=100, epochs=1, noise_multiplier=4.0, unit="user")
-    one, several = measure(run), measure(run.replace(records_per_unit=3))
+    run = Run(sampler=sampler, dataset_size=1005, batch_size=100, epochs=1, noise_multiplier=4.0)
+    one, several = measure(run), measure(run.replace(unit="user", records_per_unit=3))
     bracket = several.epsilon(1e-5)
     assert "Group privacy" in bracket.upper_evidence.statement
     assert one.epsilon(1e-5).lower <= bracket.lower < bracket.upper

@@ -59,7 +59,7 @@ def test_it_says_where_it_comes_from(honest) -> None:
 
 def test_what_somebody_named_is_declared_and_a_default_is_assumed() -> None:
     """Fact by fact, with the sentences that follow from the keys."""
-    named = Run(**RUN.to_dict(), unit="user")
+    named = Run(**RUN.to_dict(), unit="user", records_per_unit=1)
     for run, how in ((RUN, "assumed"), (named, "declared")):
         facts = {one["fact"]: one["how"] for one in receipt(run)["executed"]["facts"]}
         defaults = ("sampler", "divisor", "adjacency", "view", "batches", "neighbors", "unit")

@@ -87,7 +87,7 @@ def test_settings_that_nobody_named_are_marked() -> None:
     assert marked == {"normalization", "last batch", "reshuffle", "privacy unit"}
     said = "normalization none, last batch drop, reshuffle every-epoch, privacy unit one record."
     assert f"Assumed, because not given: {said}" in words(run)
-    everything = Run(**run.to_dict(), unit="user")
+    everything = Run(**run.to_dict(), unit="user", records_per_unit=1)
     assert "(assumed)" not in to_html(report_measurement(measure(everything, tolerance=0.05), Questions()).document)
     assert "Assumed" not in words(everything)
 

@@ -37,7 +37,7 @@ def test_every_choice_changes_the_sentence():
     changes = {"normalization": NORMALIZATIONS, "adjacency": ADJACENCIES, "view": VIEWS}
     variants = [BASE.replace(**{name: value}) for name, values in changes.items() for value in values]
     variants += [BASE.replace(**scheme_named(sampler).counterpart(BASE)) for sampler in SAMPLERS]
-    variants += [BASE.replace(unit="user"), BASE.replace(unit="user", records_per_unit=20)]
+    variants += [BASE.replace(unit="user", records_per_unit=1), BASE.replace(unit="user", records_per_unit=20)]
     variants += [BASE.replace(dimension=7), BASE.replace(steps=7), BASE.replace(noise_multiplier=1.10001)]
     assert len({describe(run) for run in variants}) == len(set(variants))
 

@@ -127,7 +127,7 @@ def drawn_rounds(sampler: str, clients: int, drawn: int, noise_multiplier: float
     """So many rounds, each with `drawn` of `clients` clients (in expectation, under Poisson sampling)."""
     return Run(
         sampler=sampler, dataset_size=clients, batch_size=drawn, steps=rounds, noise_multiplier=noise_multiplier,
-        adjacency=adjacency, unit=UNIT,
+        adjacency=adjacency, unit=UNIT, records_per_unit=1,
     )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def known_rounds(clients: int, noise_multiplier: float, rounds: int, adjacency: 
     """So many rounds in which the client takes part at known times."""
     return Run(
         sampler="deterministic", dataset_size=clients, batch_size=clients, steps=rounds,
-        noise_multiplier=noise_multiplier, adjacency=adjacency, unit=UNIT,
+        noise_multiplier=noise_multiplier, adjacency=adjacency, unit=UNIT, records_per_unit=1,
     )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ class FlowerTarget:
         """What Calipers says is executed."""
         return Run(
             sampler="without-replacement", dataset_size=self.clients, batch_size=self.drawn, steps=self.rounds,
-            noise_multiplier=self.noise_multiplier, unit=UNIT,
+            noise_multiplier=self.noise_multiplier, unit=UNIT, records_per_unit=1,
         )  # fmt: skip
 
     def identity(self) -> dict[str, object]:

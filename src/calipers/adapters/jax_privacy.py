@@ -243,7 +243,7 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
         return hasattr(kinds, kind) and isinstance(strategy, getattr(kinds, kind))
 
     if is_a("UserSelectionStrategy"):
-        return {**batch_keys(strategy.base_strategy, dataset_size=dataset_size), "unit": "user"}
+        return {**batch_keys(strategy.base_strategy, dataset_size=dataset_size), "unit": "user", "records_per_unit": 1}
     if is_a("CyclicPoissonSampling"):
         return _coins(strategy, dataset_size)
     if is_a("BallsInBinsSampling"):

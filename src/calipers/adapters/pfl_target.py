@@ -68,7 +68,7 @@ class PflTarget:
         """What Calipers says is executed."""
         return Run(
             sampler="with-replacement", dataset_size=self.users, batch_size=self.cohort_size, steps=self.rounds,
-            noise_multiplier=self.noise_multiplier, unit=UNIT,
+            noise_multiplier=self.noise_multiplier, unit=UNIT, records_per_unit=1,
         )  # fmt: skip
 
     def identity(self) -> dict[str, object]:

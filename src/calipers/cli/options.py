@@ -142,7 +142,10 @@ def run_options(
 
 
 # Keys that a file may leave out because an option gives them.
-_FILLED = ("noise_multiplier", "dataset_size", "batch_size", "sample_rate", "steps", "epochs", "dimension")
+_FILLED = (
+    "noise_multiplier", "dataset_size", "batch_size", "sample_rate", "steps", "epochs", "dimension", "unit",
+    "records_per_unit",
+)  # fmt: skip
 
 
 def _runs(
@@ -151,20 +154,8 @@ def _runs(
     """The phases described by options, or by a file with options that replace what it says."""
     load_special()
     if run_file is None:
-        run = Run.from_dict(defaults | given)
-        _refuse_open_unit(given)
-        return (run,)
+        return (Run.from_dict(defaults | given),)
     return load_changed(run_file, given, defaults, other_keys)
-
-
-def _refuse_open_unit(given: Mapping[str, object]) -> None:
-    """A unit without a number of records is not protected by what one record shows, and nobody would notice."""
-    if "unit" in given and "records_per_unit" not in given:
-        unit = given["unit"]
-        raise InputError(
-            f"--unit {unit} leaves open how many records one {unit} has. Add --records-per-unit G, the largest number; "
-            f"G = 1 where a {unit} is one record, or is clipped and drawn as a whole."
-        )
 
 
 def load_changed(
@@ -177,8 +168,6 @@ def load_changed(
     load_special()
     filled = {key: value for key, value in given.items() if key in _FILLED}
     phases = load_runs(run_file, defaults={**(defaults or {}), **filled}, other_keys=other_keys)
-    if all(phase.records_per_unit == 1 for phase in phases):
-        _refuse_open_unit(given)
     lengths = [f"--{key}" for key in ("steps", "epochs") if key in given]
     if len(phases) > 1 and lengths:
         raise InputError(f"{lengths[0]} would give all {len(phases)} phases of {run_file} one length; change the file.")

@@ -109,6 +109,13 @@ def read_json(path: str) -> dict[str, Any]:
 def runs_of(record: Mapping[str, object]) -> tuple[Run, ...]:
     """The phases that the key "run" of a document describes; none where nothing could be described."""
     phases = record.get("phase")
+    if len(record) == 1 and isinstance(next(iter(record.values())), dict):
+        (kind,) = record
+        raise InputError(
+            f"it holds no run but {kind!r}, which `calipers check` cannot measure again yet. Compare the upper bound "
+            "that `calipers measure` prints at the budget's delta with the budget, or call "
+            "calipers.check(calipers.measure(...), budget) in Python."
+        )
     if phases is None:
         return (Run.from_dict(record),)
     if not isinstance(phases, list) or set(record) != {"phase"}:
