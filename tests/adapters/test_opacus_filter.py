@@ -160,6 +160,7 @@ def test_steps_before_the_filter_and_resumed_without_it_are_refused(script, tmp_
     assert bare.epsilon(DELTA).upper == math.inf
     assert "privacy filter" in bare.why_not()[0]
     later = script(noise_multiplier=2.0, seed=1)
+    later.model.load_state_dict(first.model.state_dict())
     again = attach(
         later.engine, later.optimizer, later.loader, state=saved, privacy_filter=small(tmp_path / "run.filter")
     )

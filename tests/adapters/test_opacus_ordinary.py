@@ -188,6 +188,7 @@ def test_a_pass_resumed_in_its_middle(script, poisson_sampling) -> None:
     saved = record.state_dict()
     order = {"generator": torch.Generator().manual_seed(3)}
     loop = script(size, loader=order, poisson_sampling=poisson_sampling, seed=9)
+    loop.model.load_state_dict(first.model.state_dict())
     record = watched(loop, state=saved, adjacency="zero-out")
     for position, (records, labels) in enumerate(loop.loader):
         if position >= 4:
@@ -206,6 +207,7 @@ def test_batches_passed_over_that_no_checkpoint_explains(script) -> None:
     record = watched(first)
     first.train(stop=4)
     loop = script(seed=9)
+    loop.model.load_state_dict(first.model.state_dict())
     record = watched(loop, state=record.state_dict())
 
     def train() -> None:

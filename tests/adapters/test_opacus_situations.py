@@ -71,7 +71,7 @@ def _(script: Any) -> Any:
     return plain(script, accuracy)
 
 
-@situation("a scheduler of the learning rate", "exact")
+@situation("a scheduler of the learning rate that counts steps", "exact")
 def _(script: Any) -> Any:
     return plain(script, lambda loop: torch.optim.lr_scheduler.StepLR(loop.optimizer, 1).step())
 

@@ -116,7 +116,7 @@ def test_three_steps_on_each_batch_are_one_with_less_noise(script) -> None:
 def test_a_fixed_order_broken_off_repeats_its_first_batches(script) -> None:
     """Four epochs of 5 of 10 batches: the first 500 records took part four times, and everybody knows when."""
     loop = script(1000, loader={"shuffle": False}, poisson_sampling=False)
-    record = attach(loop.engine, loop.optimizer, loop.loader)
+    record = attach(loop.engine, loop.optimizer, loop.loader, adjacency="zero-out")
     loop.train(4, stop=5)
     assert same(record.epsilon(DELTA), gaussian(4))
     assert record.epsilon(DELTA).upper >= 9.997
@@ -127,7 +127,7 @@ def test_a_fixed_order_broken_off_repeats_its_first_batches(script) -> None:
 def test_a_shuffled_order_broken_off_is_bounded_by_one_participation_a_pass(script) -> None:
     """Every pass draws anew, so a record can be in all four; no attack is claimed."""
     loop = script(1000, poisson_sampling=False)
-    record = attach(loop.engine, loop.optimizer, loop.loader)
+    record = attach(loop.engine, loop.optimizer, loop.loader, adjacency="zero-out")
     loop.train(4, stop=5)
     bracket = record.epsilon(DELTA)
     assert (bracket.lower, bracket.upper) == (0.0, gaussian(4).upper)

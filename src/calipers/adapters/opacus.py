@@ -27,8 +27,8 @@ from calipers.adapters.opacus_attachment import Attachment
 from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys, source_of
 from calipers.adapters.watched_before import accountant_behind, check_loss
 from calipers.adapters.watched_license import Terms
-from calipers.adapters.watched_release import Divided, divided_now
-from calipers.adapters.watched_run import ZEROED_OUT, NeighborReading
+from calipers.adapters.watched_release import divided_now
+from calipers.adapters.watched_run import NeighborReading
 from calipers.adapters.watched_steps import check_optimizer
 from calipers.adaptive import PrivacyFilter
 from calipers.domains import choice
@@ -163,7 +163,7 @@ def _refuse_undescribed(source: LoaderLaw, optimizer: Any, reading: NeighborRead
     """What no `Run` can say is refused before training; what one says for zeroed-out records alone is a warning."""
     divided = divided_now(optimizer)
     if source.sample_rate is None and source.sampler is None:
-        _warn_of_moving_divisor(source, divided, reading)
+        reading.warn_of(source, divided, 5)
         return
     try:
         described_keys(source, divided, source.batches, reading.public)
@@ -180,16 +180,8 @@ def _refuse_undescribed(source: LoaderLaw, optimizer: Any, reading: NeighborRead
             CalipersWarning,
             stacklevel=4,
         )
-
-
-def _warn_of_moving_divisor(source: LoaderLaw, divided: Divided, reading: NeighborReading) -> None:
-    """A permuted loader whose divisor moves with the number of records is measured for zeroed-out records."""
-    if reading.adjacency is not None or not source.whole:
-        return
-    try:
-        described_keys(source, divided, source.batches, reading.public)
-    except UnsupportedError as error:
-        warnings.warn(f"{ZEROED_OUT} {error}", CalipersWarning, stacklevel=5)
+    else:
+        reading.warn_of(source, divided, 5)
 
 
 def _accountant_of(optimizer: Any) -> Any:

@@ -38,9 +38,10 @@ from calipers.run import Run
 
 NAME = "calipers"
 UNDECLARED = (
-    "noise, rates and the number of steps were fixed in advance. Where training may stop early, say "
-    "accountant.describe(optimizer, data_loader, planned_steps=...) before it; where noise is chosen on the way, "
-    "privacy_filter=..."
+    "noise, sample rates and the number of steps were fixed in advance; learning rates and weight decay too, or they "
+    "follow from what was released alone, not from batches, their sizes or losses on training records. Where training "
+    "may stop early, say accountant.describe(optimizer, data_loader, planned_steps=...) before it; where noise is "
+    "chosen on the way, privacy_filter=..."
 )
 
 

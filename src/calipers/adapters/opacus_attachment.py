@@ -11,14 +11,22 @@ from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.opacus_sharded import SHIFTED, shifted
 from calipers.adapters.watched_ahead import Ahead
-from calipers.adapters.watched_before import UNCHECKED_LOSS, steps_elsewhere, steps_reported, updates_counted
+from calipers.adapters.watched_before import (
+    MOMENTUM,
+    UNCHECKED_LOSS,
+    keeps_traces,
+    steps_elsewhere,
+    steps_reported,
+    updates_counted,
+)
 from calipers.adapters.watched_facts import SEEN_AT, law_words, noise_words, release_words
 from calipers.adapters.watched_filter import NO_ATTACK, PaidSteps
 from calipers.adapters.watched_license import UNPAID, Terms
 from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, reported_runs
 from calipers.adapters.watched_record import Seen
+from calipers.adapters.watched_release import divided_now
 from calipers.adapters.watched_run import Description, NeighborReading, describe, nothing_proven
-from calipers.adapters.watched_steps import Steps
+from calipers.adapters.watched_steps import SINCE, Steps
 from calipers.adaptive import PrivacyFilter
 from calipers.auditing.pairs import Pairs, ThreeNumbers, audit_pairs
 from calipers.bracket import Bracket, Evidence, Kind, Side
@@ -61,6 +69,8 @@ class Attachment:
         for who, count in counts.items():
             if count > described:
                 raise UnsupportedError(unexplained(count, described, who))
+        if not described and keeps_traces(optimizer):
+            raise UnsupportedError(MOMENTUM)
         if any(run.dataset_size != source.dataset_size for run in earlier):
             raise InputError(f"Expected earlier runs with dataset_size={source.dataset_size}, that of the loader.")
         self._accountant, self._optimizer, self._earlier = accountant, optimizer, earlier
@@ -72,7 +82,8 @@ class Attachment:
         self._gathered: Seen | None = None
         self._loaders: list[Any] = []
         self._measured: tuple[object, Measurement] | None = None
-        self._steps = Steps(optimizer, self._seen)
+        self._seen.draws.changed = lambda law: self.reading.warn_of(law, divided_now(optimizer))
+        self._steps = Steps(optimizer, self._seen, bool(earlier))
         self._paying: PaidSteps | None = None
         self._paid = 0
         self.planned_steps: int | None = None
@@ -149,8 +160,13 @@ class Attachment:
     @property
     def conditions(self) -> tuple[str, ...]:
         """What every answer rests on and nobody could watch, a sentence each."""
-        said = self._licensing.conditions(self._now(), self.steps)
-        return (*said, *(() if self.loss else (UNCHECKED_LOSS,)))
+        seen = self._now()
+        since = (SINCE,) if self._steps.moved_since else ()
+        return (
+            *self._licensing.conditions(seen, self.steps),
+            *dict.fromkeys((*seen.notes, *since)),
+            *(() if self.loss else (UNCHECKED_LOSS,)),
+        )
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -223,7 +239,7 @@ class Attachment:
     def measure(self, *, tolerance: float = 1e-3, **reading: Any) -> Measurement:
         """The measurement of what was executed so far; asked again before another step, it is the same one."""
         found = self._describe(reading)
-        key = (found, steps_reported(self._accountant), tolerance, self._licensing)
+        key = (found, steps_reported(self._accountant), tolerance, self.conditions)
         if self._measured is None or self._measured[0] != key:
             self._measured = (key, self._measurement(found, tolerance))
         return self._measured[1]
@@ -289,13 +305,19 @@ class Attachment:
         return Ahead(self._now(), self._optimizer, self.reading, self._earlier)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen, for a checkpoint next to the model's: plain numbers and strings. Holds no record."""
+        """What was seen, for a checkpoint next to the model's: plain numbers and strings. Holds no record.
+
+        It holds a digest of the weights, which have to be those of the first step after it is loaded.
+        """
         paid = {} if self._paying is None else {"paid": self._paying.count}
-        return self._seen.state_dict() | paid
+        since = [SINCE] if self._steps.moved_since else []
+        own = {"weights": self._steps.weights, "notes": [*self._seen.notes, *since]}
+        return self._seen.state_dict() | own | paid
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the record of a checkpoint, after the engine's own was loaded and before the next step."""
         self._seen.load_state_dict(state)
+        self._steps.resumed_from = str(state.get("weights", ""))
         self._paid = int(state.get("paid", 0))
         if self._paying is not None:
             self._paying.resumed(self._seen.steps, self._paid)

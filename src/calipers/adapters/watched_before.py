@@ -1,7 +1,7 @@
 """What happened to an optimizer's parameters before it was attached, and what the loss does to gradients.
 
-Both are read where they can be: steps that nobody watched show in the counter of Adam and in other private optimizers
-of the same parameters; a criterion says how it reduces.
+Both are read where they can be: steps that nobody watched show in the counter of Adam, in momentum that is there before
+the first step, and in other private optimizers of the same parameters; a criterion says how it reduces.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ _OWN_MEAN = ("CrossEntropyLoss", "NLLLoss", "NLLLoss2d")
 """Criteria whose mean is over targets that are not ignored, weighted by class: other records change its divisor."""
 NOT_IGNORED = -100
 """What these criteria ignore unless given otherwise."""
+MOMENTUM = (
+    "The inner optimizer had momentum before the first step that was watched: it is left from earlier steps, and how "
+    "many they were and how they drew their batches nobody can tell. After a checkpoint hand the record of its steps "
+    "on, attach(..., state=saved), where saved is what record.state_dict() gave; or describe them yourself, "
+    "attach(..., earlier=[Run(...)])."
+)
 UNCHECKED_LOSS = (
     "attach was not given the criterion (loss=criterion): that it reduces as the optimizer does (loss_reduction), and "
     "that the loss of a record does not depend on other records, is assumed."
@@ -27,6 +33,16 @@ def updates_counted(optimizer: Any) -> int:
     """Updates that the inner optimizer counts itself (Adam and its kin do); 0 where it does not."""
     counts = [state["step"] for state in optimizer.original_optimizer.state.values() if "step" in state]
     return max((int(float(count)) for count in counts), default=0)
+
+
+def keeps_traces(optimizer: Any) -> bool:
+    """Whether the inner optimizer holds what only a step leaves, and does not count steps: the momentum of SGD."""
+    states = optimizer.original_optimizer.state.values()
+    return any("step" not in state and any(map(_is_filled, state.values())) for state in states)
+
+
+def _is_filled(kept: Any) -> bool:
+    return hasattr(kept, "shape") and bool(kept.any())
 
 
 def accountant_behind(optimizer: Any) -> Any:

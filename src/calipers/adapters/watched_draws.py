@@ -82,6 +82,8 @@ class Draws:
         self.queue = Queue(complain)
         self.began: Callable[[], None] = lambda: None
         """Called when a pass over a loader begins."""
+        self.changed: Callable[[LoaderLaw], None] = lambda law: None
+        """Called when a loader draws by another distribution for the first time."""
 
     def watch(self, data_loader: Any, source: LoaderLaw, observed: bool = False) -> None:
         """Listen to this loader from now on."""
@@ -153,6 +155,7 @@ class Draws:
             self._complain(RECORDS, not listener.observed)
         if found not in self.sources:
             self.sources.append(found)
+            self.changed(found)
         listener.source = self.sources.index(found)
 
     def _checked(self, listener: Listener, indices: IntArray) -> IntArray:

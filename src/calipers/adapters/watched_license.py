@@ -1,6 +1,7 @@
 """Under which condition the number of a run that was watched holds.
 
-The composition of the steps that were taken is a guarantee only if noise, rates and length were fixed in advance. Who
+The composition of the steps that were taken is a guarantee only if noise, rates and length were fixed in advance, and
+if learning rates do not follow what was not released. Who
 stopped early has the number of the longest run that was possible: the transcript is a prefix of it. Who chose steps
 while training has the number of the privacy filter that paid for them. Nobody can see which of these it was, so every
 answer says which it is.
@@ -20,6 +21,10 @@ from calipers.errors import CalipersError, InputError, UnsupportedError
 FIXED = (
     "Noise multipliers, sample rates, clipping norms, divisors and the number of steps were fixed in advance, or "
     "follow from public numbers alone: none was chosen by what the training showed."
+)
+POST_PROCESSED = (
+    "Learning rates, weight decay and the other settings of the inner optimizer were fixed in advance or computed from "
+    "what was released, not from batches, their sizes, or losses on training records: an update shows them."
 )
 STOPPED = (
     "Nobody said how long the training could have become, so the number holds if the length was fixed in advance. "
@@ -66,8 +71,8 @@ class Terms:
     def conditions(self, seen: Seen, taken: int) -> tuple[str, ...]:
         """The same in full sentences."""
         if self.paid:
-            return (f"The number holds because of: {LICENSE}.",)
-        found = [FIXED]
+            return (f"The number holds because of: {LICENSE}.", POST_PROCESSED)
+        found = [FIXED, POST_PROCESSED]
         rates = {source.sample_rate for source in seen.draws.sources if source.sample_rate is not None}
         for name, levels in (("noise multipliers", sorted(seen.noises)), ("sample rates", sorted(rates))):
             if len(levels) > 1:

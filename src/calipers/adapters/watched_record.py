@@ -104,12 +104,13 @@ class Seen:
     """What was observed of one run; `reasons` maps each sentence that something does not fit to whether it blinds.
 
     `rows`: for each index of the dataset, the record that it is a row of (None: one each). `releases` counts the
-    steps by what acted in them, in the order in which each was first seen.
+    steps by what acted in them, in the order in which each was first seen. `notes`: conditions that came up on the way.
     """
 
     def __init__(self, records: int, rows: IntArray | None = None) -> None:
         self.records, self._rows = records, rows
         self.reasons: dict[str, bool] = {}
+        self.notes: dict[str, None] = {}
         self.steps = 0
         self.dimension = 0
         self.releases: Counter[WatchedRelease] = Counter()
@@ -161,6 +162,7 @@ class Seen:
             "records": self.records,
             "sources": self._sources(),
             "reasons": dict(self.reasons),
+            "notes": list(self.notes),
             "steps": self.steps,
             "dimension": self.dimension,
             "releases": [[list(release), count] for release, count in self.releases.items()],
@@ -190,6 +192,7 @@ class Seen:
         # Loaders of the first part that this one has not attached; if it does, they count as new ones.
         self.draws.sources += [LoaderLaw(**source | {"sampler": None}) for source in saved[len(own) :]]
         self.reasons = dict(state["reasons"]) | self.reasons
+        self.notes |= dict.fromkeys(state.get("notes", ()))
         self.steps, self.crossing = state["steps"], state["crossing"]
         self.dimension = state["dimension"]
         self.releases = Counter({WatchedRelease(*release): count for release, count in state["releases"]})

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from calipers.adapters.watched_draws import RECORDS, TWICE
 from calipers.adapters.watched_queue import SKIPPED, Group
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import Divided, WatchedRelease
-from calipers.errors import CalipersError, UnsupportedError
+from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 
 AS_OBSERVED = (
@@ -56,6 +57,10 @@ CHANGED_DIVISOR = (
 )
 REJECTED = f"{SKIPPED[:-1]}. (Several passes broke off with a batch in hand, at different places.)"
 ZEROED_OUT = "The bracket is for zeroing one record out, not for adding or removing one."
+MOVES_OTHERS = (
+    "Adding or removing one would change the number of batches, or which batches the other records are in; "
+    "adjacency='add-remove' asks for that where it is covered."
+)
 OTHER_NEIGHBOR = (
     "Fixed batches bound what zeroing a record out shows; nothing is proven here for adding or removing one. Ask for "
     "adjacency='zero-out'."
@@ -97,6 +102,22 @@ class NeighborReading:
         keys |= {"noise_multiplier": noise, "dimension": dimension}
         return Run.from_dict(keys if self.adjacency is None else keys | {"adjacency": self.adjacency})
 
+    def zeroed_alone(self, source: LoaderLaw, divided: Divided) -> str:
+        """Why batches of this loader are measured for zeroed-out records where none are named; empty if not so."""
+        if self.adjacency is not None or source.kind == "other" or (source.kind == "dealt" and not source.whole):
+            return ""
+        try:
+            run = self.run(source, divided, source.batches, 1.0, 1)
+        except UnsupportedError as error:
+            return str(error)
+        return MOVES_OTHERS if run.adjacency == "zero-out" else ""
+
+    def warn_of(self, source: LoaderLaw, divided: Divided, level: int = 2) -> None:
+        """Warn where that is so."""
+        why = self.zeroed_alone(source, divided)
+        if why:
+            warnings.warn(f"{ZEROED_OUT} {why}", CalipersWarning, stacklevel=level)
+
 
 @dataclass(frozen=True)
 class Description:
@@ -111,13 +132,16 @@ class Description:
 def describe(seen: Seen, reading: NeighborReading) -> Description:
     """The best of the four statements that holds."""
     found = _describe(seen, reading)
-    if reading.adjacency is None and not found.runs:
-        zeroed = _describe(seen, reading.zeroed)
-        if zeroed.runs:
-            why = [reason for reason in found.reasons if reason not in (*zeroed.reasons, OTHER_NEIGHBOR)]
-            weaker = " ".join([ZEROED_OUT, *why[:1]])
-            return dataclasses.replace(zeroed, reasons=(*zeroed.reasons, weaker))
-    return found
+    if reading.adjacency is not None or (found.runs and all(run.adjacency == "add-remove" for run in found.runs)):
+        return found
+    zeroed = _describe(seen, reading.zeroed)
+    if not zeroed.runs:
+        return zeroed if found.runs else found
+    why = [reason for reason in found.reasons if reason not in (*zeroed.reasons, OTHER_NEIGHBOR)]
+    if found.runs:
+        why = [MOVES_OTHERS]  # some phase of it, and all phases of a run have the same neighbors
+    weaker = " ".join([ZEROED_OUT, *why[:1]])
+    return dataclasses.replace(zeroed, reasons=(*zeroed.reasons, weaker))
 
 
 def nothing_proven(seen: Seen, *, in_hand: bool = False) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ wants it: a hook that is attached later replaces the accountant's, not this.
 - `add_noise` (one call for each release) tells the deviation of the noise. Their ratio is the realized noise
   multiplier. It is not `optimizer.noise_multiplier` where a scheduler moves one of the two norms and not the other.
 - `scale_grad` tells what the noisy sum is divided by, when it is divided.
-- the optimizer of PyTorch inside tells when parameters move; if they move without new noise, by another gradient than
-  the one that was released, or between two steps, nothing is private.
+- the optimizer of PyTorch inside tells when parameters move, and at which learning rate; if they move without new
+  noise, by another gradient than the one that was released, or between two steps, nothing is private.
 - the random generator tells its state: the same state again is the same noise again, and so is a state whose next
   random numbers were seen before.
 """
@@ -24,10 +24,12 @@ from typing import Any
 from calipers.adapters.noise_stream import NoiseStream
 from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.opacus_sharded import SHARDED, Shards
+from calipers.adapters.watched_before import MOMENTUM, keeps_traces
 from calipers.adapters.watched_queue import Draw
+from calipers.adapters.watched_rates import FOLLOWS, LearningRates
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import WatchedRelease
-from calipers.adapters.watched_tensors import Fingerprint
+from calipers.adapters.watched_tensors import Fingerprint, weights_digest
 from calipers.errors import CalipersError, InputError, UnsupportedError
 
 READ_OPTIMIZERS = (
@@ -58,6 +60,21 @@ REPLACED = (
 FOREIGN = (
     "The parameters changed between two steps, and not by the attached optimizer (another optimizer, load_state_dict, "
     "or by hand). What they were changed by is not known, and nothing is proven."
+)
+LOADED = (
+    "The parameters were changed after attach and before the first step, by weights that were loaded for example. The "
+    "number holds if these weights saw none of the records, or if every step on them is described "
+    "(attach(..., state=...), attach(..., earlier=...))."
+)
+OTHER_WEIGHTS = (
+    "The record's state belongs to other weights than those of the first step after it: it was saved at another time "
+    "than they were, and how many steps lie in between nobody can tell. Save record.state_dict() whenever the model is "
+    "saved, in the same file."
+)
+SINCE = (
+    "Parameters have changed since the last noisy step. The number covers the noisy steps alone: it holds for what was "
+    "computed from their results (an average of weights, earlier weights), and not for steps without noise on these "
+    "records."
 )
 HALFWAY = (
     "The divisor or the reduction changed between adding the noise and dividing; nothing is proven about that step."
@@ -109,9 +126,12 @@ def check_optimizer(engine: Any, optimizer: Any) -> None:
 
 
 class Steps:
-    """Overhears one optimizer and writes each release down."""
+    """Overhears one optimizer and writes each release down.
 
-    def __init__(self, optimizer: Any, seen: Seen) -> None:
+    `described`: somebody described steps before the first one that is watched.
+    """
+
+    def __init__(self, optimizer: Any, seen: Seen, described: bool = False) -> None:
         self._optimizer, self._seen, self._complain = optimizer, seen, seen.complain
         self._pieces: list[tuple[Draw, int]] = []
         self._norms: set[float] = set()
@@ -140,7 +160,36 @@ class Steps:
         seen.draws.began = self._begin
         # Processes put their gradients together, and shards their parameters, after what is seen here.
         self._alone = int(getattr(optimizer, "world_size", 1)) == 1
-        self._gradients = self._parameters = Fingerprint([])
+        self._gradients = Fingerprint([])
+        self._parameters = Fingerprint(optimizer.params if self._alone else [])
+        self._described, self._begun = described, False
+        self._rates = LearningRates(self._inner)
+        self._batch: tuple[int | None, int] = (None, 0)
+        self.resumed_from = ""
+        """The digest of the weights that a loaded state belongs to."""
+
+    @property
+    def weights(self) -> str:
+        """The digest of the weights after the last step; empty where this process does not hold all of them."""
+        if not self._alone:
+            return ""
+        return weights_digest(self._inner) if self._begun else self.resumed_from
+
+    @property
+    def moved_since(self) -> bool:
+        """Whether parameters changed after the last noisy step moved them."""
+        return self._begun and self._parameters.changed()
+
+    def _look_back(self) -> None:
+        """Before the first step that is watched: what happened to the parameters until now."""
+        self._begun = True
+        if self.resumed_from and self._alone:
+            if weights_digest(self._inner) != self.resumed_from:
+                self._complain(OTHER_WEIGHTS, True)
+        elif self._parameters.changed():
+            self._seen.notes[LOADED] = None
+        if not self._seen.steps and not self._described and keeps_traces(self._optimizer):
+            self._complain(MOMENTUM, True)
 
     def _clip(self, module: Any, factors: Any) -> None:
         """Ghost clipping: the module computed one factor for each row. The last backward pass is the one that stays."""
@@ -174,7 +223,9 @@ class Steps:
         self._pieces, self._norms = [], set()
         if self._optimizer.original_optimizer is not self._inner:
             self._complain(SWAPPED, True)
-        if self._alone and self._parameters.changed():
+        if not self._begun:
+            self._look_back()
+        elif self._parameters.changed():
             self._complain(FOREIGN, True)
         if not norms:
             self._complain(UNCLIPPED if hasattr(self._optimizer, "accumulate") else UPDATED, True)
@@ -192,7 +243,10 @@ class Steps:
             self._complain(NO_NOISE, True)
         dimension = sum(parameter.numel() for parameter in self._optimizer.params)
         used = self._multiplicities(pieces)
-        release = self._written(noise, sum(rows for _, rows in pieces))
+        rows = sum(rows for _, rows in pieces)
+        release = self._written(noise, rows)
+        loaders = {draw.group.loader for draw, _ in pieces}
+        self._batch = (loaders.pop() if len(loaders) == 1 else None, rows)
         try:
             self.pay(release, used)
         except CalipersError:
@@ -249,6 +303,8 @@ class Steps:
             now = [parameter.grad for parameter in self._optimizer.params]
             if not self._scaled or self._gradients.changed(now):
                 self._complain(REPLACED, True)
+        if self._noisy and self._rates.follow(*self._batch):
+            self._complain(FOLLOWS, True)
         self._noisy = False
 
     def _updated(self, *_: Any) -> None:
