@@ -17,6 +17,7 @@ from calipers.adapters.watched_before import (
     keeps_traces,
     steps_elsewhere,
     steps_reported,
+    unexplained,
     updates_counted,
 )
 from calipers.adapters.watched_facts import SEEN_AT, law_words, noise_words, release_words
@@ -383,16 +384,6 @@ def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
     for state in states[1:]:
         whole.participation.merge(state["participation"])
     return whole
-
-
-def unexplained(reported: int, described: int, who: str = "The accountant's history counts") -> str:
-    """Why a history cannot be taken over, and what to do."""
-    return (
-        f"{who} {reported} steps, and {described} of them are known here; how the others drew "
-        "their batches nobody can tell. After a checkpoint hand the record of its steps on, "
-        "attach(..., state=saved), where saved is what record.state_dict() gave; or describe them yourself, "
-        "attach(..., earlier=[Run(...)])."
-    )
 
 
 _SOURCE = "true of every mechanism"

@@ -104,3 +104,13 @@ def check_loss(criterion: Any, optimizer: Any) -> str:
                 f"before they are clipped: a step moves by many clipping norms. {SUMMED}."
             )
     return f"{name}(reduction={reduction!r})"
+
+
+def unexplained(reported: int, described: int, who: str = "The accountant's history counts") -> str:
+    """Why a history cannot be taken over, and what to do."""
+    return (
+        f"{who} {reported} steps, and {described} of them are known here; how the others drew "
+        "their batches nobody can tell. After a checkpoint hand the record of its steps on, "
+        "attach(..., state=saved), where saved is what record.state_dict() gave; or describe them yourself, "
+        "attach(..., earlier=[Run(...)])."
+    )
