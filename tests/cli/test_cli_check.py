@@ -320,3 +320,14 @@ def test_what_is_no_run_is_refused_with_what_to_do(options, kind, folder) -> Non
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"holds no run but '{kind}', which `calipers check` cannot measure again yet" in result.stderr
     assert "Unknown key" not in result.stderr
+
+
+def test_what_a_run_file_leaves_out_is_said_to_be_assumed(folder) -> None:
+    """A sampler and a divisor that nobody named; nothing where both are."""
+    run_file = "sample_rate = 0.01\nsteps = 10\nnoise_multiplier = 2.0\n"
+    (folder / "silent.toml").write_text(run_file)
+    (folder / "named.toml").write_text(run_file + "sampler = 'poisson'\nnormalization = 'none'\n")
+    silent, named = (run("check", name, *BUDGET) for name in ("silent.toml", "named.toml"))
+    assert (silent.exit_code, named.exit_code) == (0, 0)
+    assert "Assumed, because not given: sampler poisson, normalization none." in silent.stdout
+    assert "Assumed" not in named.stdout

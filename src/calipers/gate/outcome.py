@@ -24,7 +24,15 @@ from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.phases import as_phases
 from calipers.run import Run
-from calipers.scope import FIXED_SHORT, NOT_DP, adjacency_notice, last_batch_matters, only_side, scope_text
+from calipers.scope import (
+    FIXED_SHORT,
+    NOT_DP,
+    adjacency_notice,
+    assumed_settings,
+    last_batch_matters,
+    only_side,
+    scope_text,
+)
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
 """Tried in turn while a bound is nearer to the budget than the numerical width."""
@@ -119,6 +127,10 @@ def _scope(runs: Sequence[Run]) -> str:
     said = " Nobody said what becomes of a last, shorter batch: it is taken to be dropped."
     notices = [said] if any(map(last_batch_matters, runs)) else []
     notices += [f" {text}" for text in (adjacency_notice(runs),) if text]
+    # Of what was not given, what a description that is wrong about the loop most often leaves out.
+    named = [each for run in runs for each in assumed_settings(run).items() if each[0] in ("sampler", "normalization")]
+    if named:
+        notices.append(f" Assumed, because not given: {', '.join(f'{k} {v}' for k, v in dict(named).items())}.")
     return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{''.join(notices)}"
 
 
