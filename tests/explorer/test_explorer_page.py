@@ -285,7 +285,8 @@ def test_a_unit_of_several_records_leaks_more(page: Page, page_explorer: Explore
     """What is protected and how many records it has are fields, are in the address, and count."""
     page.open(address(page_explorer, SMALL))
     one = page.exact()
-    page.type("unit", "user")
+    page.type("unit", "user", "error")
+    assert "leaves open how many records one user has" in page.one("body").text
     page.type("records_per_unit", "2")
     assert page.exact()[0] > one[0]
     assert "user" in page.one("#report-this").text
