@@ -231,18 +231,19 @@ def test_a_data_dependent_divisor_is_to_be_made_public(answers, fixed_measuremen
     assert first.epsilon.upper == plain.upper
 
 
-def test_a_remedy_nothing_is_proven_for_has_no_numbers(answers):
-    """Balls-and-bins with the realized batch size is refused, so no bracket is promised."""
+def test_the_remedy_of_varying_sizes_divides_by_a_constant(answers):
+    """Balls-and-bins with the realized batch size is refused, so the advice names a divisor and is measured with it."""
     run = SHUFFLED.replace(normalization="realized", dimension=3)
     found = answers(2.0, 3.0, 1.0, run=run)
     from types import SimpleNamespace
 
     offered = remedies(SimpleNamespace(runs=(run,), tolerance=TOLERANCE), found)
-    assert not any("normalization" in remedy.change for remedy in offered)  # equal batches: dividing changes nothing
     second = offered[1]
-    assert second.change == {"sampler": "balls-and-bins"}
-    assert second.epsilon is None
-    assert "Measured so" not in second.sentence
+    assert second.change == {"sampler": "balls-and-bins", "normalization": "constant"}
+    assert second.epsilon is not None
+    assert ", and divide by a public constant: " in second.sentence
+    others = [remedy for remedy in offered if remedy is not second]
+    assert not any("normalization" in remedy.change for remedy in others)  # equal batches: dividing changes nothing
 
 
 def test_evidence_is_listed_once_and_cited_in_full(answers):
