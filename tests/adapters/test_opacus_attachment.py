@@ -174,7 +174,7 @@ def test_what_our_own_samplers_say_of_themselves_is_measured(small, sampler, exp
     """An order that is kept shows more than a new one in every epoch, and a full batch more than coins."""
     drawn = {"batches": TorchBatches(sampler, seed=1), "poisson_sampling": False, "loss_reduction": "sum"}
     loop = small(size=sampler.dataset_size, **drawn)
-    record = watched(loop)
+    record = watched(loop, adjacency="zero-out")
     while record.steps < sampler.law().steps:
         loop.train(1)
     (run,) = record.runs()
