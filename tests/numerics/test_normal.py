@@ -119,6 +119,11 @@ def test_mu_inverts_the_profile():
             assert truth is None or relative_error(mu, truth) < 1e-14
 
 
+def test_mu_of_an_epsilon_next_to_nothing() -> None:
+    """epsilon = 5e-324 adds nothing to delta = 1e-300: mu is sqrt(2 pi) delta; its first guess had no digits."""
+    assert gaussian_mu(5e-324, 1e-300) == pytest.approx(math.sqrt(2.0 * math.pi) * 1e-300, rel=1e-12)
+
+
 TABLE_3 = {
     0.1: (0.03, 0.03, 0.02),
     0.5: (0.14, 0.12, 0.09),

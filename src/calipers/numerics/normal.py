@@ -230,14 +230,15 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = NON_NEGATIVE.check("epsilon", epsilon)
     delta = OPEN_UNIT.check("delta", delta)
+    # delta_mu(0) = 2 Phi(mu/2) - 1 = erf(mu / (2 sqrt 2)), and delta_mu falls with epsilon: mu is no smaller than this.
+    least = 2.0 * math.sqrt(2.0) * float(special.erfinv(delta))
     if epsilon == 0.0:
-        # delta_mu(0) = 2 Phi(mu/2) - 1 = erf(mu / (2 sqrt 2)).
-        return 2.0 * math.sqrt(2.0) * float(special.erfinv(delta))
+        return least
     log_delta = math.log(delta)
     a = float(normal_tail_quantile(delta))
     # Phi(-a) = delta exceeds delta_mu at this mu, so the root is larger.
     root = math.hypot(a, math.sqrt(2.0 * epsilon))
-    low = math.log(2.0 * epsilon / (a + root) if a > 0.0 else root - a)
+    low = math.log(max(2.0 * epsilon / (a + root) if a > 0.0 else root - a, least))
     high, point = math.inf, low
     for _ in range(200):
         excess, _, slope = _log_excess(math.exp(point), epsilon, log_delta)
