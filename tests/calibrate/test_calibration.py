@@ -13,7 +13,7 @@ from oracles import contour, enumeration, pairs
 
 from calipers.bracket import Bracket
 from calipers.calibrate import calibrate, one_target, solve
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.guarantee import Guarantee
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
 from calipers.mechanisms import Patterns, TreeNoise
@@ -276,3 +276,17 @@ def test_measure_proves_what_was_calibrated(epsilon: float, delta: float) -> Non
     run = Run(dataset_size=120_000, batch_size=512, epochs=5, noise_multiplier=1.0)
     found = calibrate(run, epsilon=epsilon, delta=delta)
     assert measure(found).epsilon(delta).upper <= epsilon
+
+
+def test_a_search_of_many_minutes_is_refused_with_a_way_out() -> None:
+    """Ten million shuffled batches of one record: one measurement takes ten seconds; with a remainder it is quick."""
+    many = Run(
+        sampler="shuffle",
+        dataset_size=10_000_000,
+        batch_size=1,
+        epochs=10,
+        noise_multiplier=1.0,
+        adjacency="zero-out",
+    )
+    with pytest.raises(UnsupportedError, match=r"10,000,000 shuffled batches .* measure a few values"):
+        calibrate(many, mu=1.0)

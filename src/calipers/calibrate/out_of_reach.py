@@ -1,11 +1,14 @@
-"""Why no amount of noise meets a target, and the phases of a run with other noise."""
+"""Why no amount of noise meets a target, what is not searched, and the phases of a run with other noise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
+
+_MOST_BATCHES = 1_000_000
+"""Of a shuffled epoch that uses every record: beyond it one measurement takes ten seconds, and a search makes ten."""
 
 
 def out_of_reach(phases: tuple[Run, ...], most: float, meets: Callable[[tuple[Run, ...]], bool]) -> InputError:
@@ -28,6 +31,27 @@ def out_of_reach(phases: tuple[Run, ...], most: float, meets: Callable[[tuple[Ru
             "public constant (normalization='constant'), and the target can be met."
         )
     return InputError(f"No noise_multiplier up to {most:g} meets the target; {reason}")
+
+
+def searchable(phases: tuple[Run, ...]) -> tuple[Run, ...]:
+    """The phases, if a search for their noise ends within minutes.
+
+    Raises:
+        UnsupportedError: Shuffled epochs of too many batches, with every record used.
+    """
+    for run in phases:
+        size, batch = run.sizes or (1, 1)
+        whole = (
+            run.sampler == "shuffle"
+            and run.adjacency != "add-remove"
+            and (not size % batch or run.last_batch == "keep")
+        )
+        if whole and size // batch > _MOST_BATCHES:
+            raise UnsupportedError(
+                f"No search for noise is made where an epoch has {size // batch:,} shuffled batches and uses every "
+                "record: it would take many minutes. Use larger batches, or measure a few values of noise_multiplier."
+            )
+    return phases
 
 
 def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:

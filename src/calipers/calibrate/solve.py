@@ -16,7 +16,7 @@ from typing import Any, overload
 
 from calipers.bracket import Bracket, Side
 from calipers.calibrate.estimate import Seen, aimed, crossed, likely_noise
-from calipers.calibrate.out_of_reach import out_of_reach, with_noise
+from calipers.calibrate.out_of_reach import out_of_reach, searchable, with_noise
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
@@ -221,7 +221,7 @@ class _Noisy:
                 raise InputError("A guarantee has no noise that could be changed; calibrate a run.")
             whole, inner = run, cls.of(run.of)
             return cls(inner.phases, inner.noise, inner.range, lambda noise: replace(whole, of=inner.at(noise)))
-        phases = as_phases(run)
+        phases = searchable(as_phases(run))
         first = phases[0].noise_multiplier
         ranges = [(scheme_of(p).noise_range(p), p.noise_multiplier / first) for p in phases]
         domain = Domain(max(r.low / ratio for r, ratio in ranges), min(r.high / ratio for r, ratio in ranges))
