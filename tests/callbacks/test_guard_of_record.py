@@ -62,7 +62,7 @@ def silent(training: SimpleNamespace, guard: BudgetGuard) -> None:
     assert values["calipers/epsilon_at_most"] == math.inf
     assert values.get("calipers/epsilon_at_most_if_length_fixed", math.inf) == math.inf
     assert values.get("calipers/epsilon_at_least_if_length_fixed", 0.0) == 0.0
-    checked = training.gate.check()
+    (checked,) = training.gate.check()
     assert checked.outcome.exit_status != 0
     assert checked.bracket is None or checked.bracket.upper == math.inf
 
@@ -116,4 +116,5 @@ def test_a_batch_that_was_fetched_ahead_and_dropped() -> None:
     bracket = training.record.epsilon(DELTA)
     assert (bracket.lower, bracket.upper) == (0.0, math.inf)
     assert guard.values()["calipers/epsilon_at_most"] == math.inf
-    assert training.gate.check().outcome.exit_status != 0
+    (checked,) = training.gate.check()
+    assert checked.outcome.exit_status != 0
