@@ -230,7 +230,7 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
     | `BMinSepSampling` | poisson at separation 1; balls-and-bins thrown once if it starts warm and takes everybody |
     | `FixedBatchSampling` | without-replacement, or with-replacement |
     | `RandomAllocationSampling` | random-allocation |
-    | `UserSelectionStrategy` | that of its base strategy, users taking the place of records |
+    | `UserSelectionStrategy` | that of its base strategy, users, each clipped as a whole, in place of records |
 
     Groups of equal size move other records when one is added, so the keys say zero-out: the same number of records.
     `dataset_size` is needed where groups of equal size are used whole. Anything else is an `UnsupportedError` that says

@@ -59,7 +59,7 @@ REJECTED = f"{SKIPPED[:-1]}. (Several passes broke off with a batch in hand, at 
 ZEROED_OUT = "The bracket is for zeroing one record out, not for adding or removing one."
 MOVES_OTHERS = (
     "Adding or removing one would change the number of batches, or which batches the other records are in; "
-    "adjacency='add-remove' asks for that where it is covered."
+    "adjacency='add-remove' asks for that where something is proven."
 )
 OTHER_NEIGHBOR = (
     "Fixed batches bound what zeroing a record out shows; nothing is proven here for adding or removing one. Ask for "
