@@ -112,3 +112,13 @@ def test_the_rest_is_a_sentence() -> None:
         certify(Run(sample_rate=0.1, steps=10, noise_multiplier=1e7), epsilon=10.0)
     with pytest.raises(InputError, match="Expected epsilon in"):
         certify(Run(sample_rate=0.1, steps=10, noise_multiplier=1.0), epsilon=1e300)
+
+
+def test_next_to_no_noise_is_certified_without_an_overflow() -> None:
+    """Likelihood ratios of noise 0.02 are beyond the largest double; their logarithms are not."""
+    run = Run(dataset_size=10, batch_size=5, epochs=2, noise_multiplier=0.02)
+    low, high = _checked(run, delta=0.01).epsilon
+    assert low is not None
+    assert high is not None
+    assert low <= measure(run).epsilon(0.01).upper
+    assert high >= measure(run).epsilon(0.01).lower

@@ -84,9 +84,8 @@ def _step(phase: Phase, back: bool, spacing: float, small: float, dust: int) -> 
     """Scores of one round that shows the record with some probability: the rounded log likelihood ratio."""
     means = [float(mean.mid()) for mean in attacks.shifts(phase, back)]
     z, q = _mesh(max(map(abs, means)), small), float(phase.share)
-    log_p, log_q = (
-        np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means
-    )
+    ratios = (mean * z - 0.5 * mean * mean for mean in means)
+    log_p, log_q = (np.logaddexp(math.log1p(-q), math.log(q) + ratio) if q < 1 else ratio for ratio in ratios)
     record = _cells(z, (log_p - log_q) / spacing) | {"bins": [], "bin_scores": []}
     cuts, scores, _, _ = read(record, attacks.FACTOR, "a factor")
     return record, attacks.epoch(cuts, scores, phase, back, dust // phase.repeats)
