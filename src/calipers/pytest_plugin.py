@@ -52,12 +52,19 @@ class TrainingGate:
         self._declared: list[tuple[Run, ...]] = []
 
     def attach(self, engine: Any, optimizer: Any, data_loader: Any = None, **options: Any) -> Any:
-        """Watch an Opacus training from now on; arguments and result are those of `calipers.adapters.opacus.attach`."""
+        """Watch an Opacus training from now on; arguments and result are those of `calipers.adapters.opacus.attach`.
+
+        What it refuses fails the test with the sentence alone.
+        """
         from calipers.adapters.opacus import attach
+        from calipers.errors import CalipersError
 
         if self.budget.adjacency is not None:
             options.setdefault("adjacency", self.budget.adjacency)
-        record = attach(engine, optimizer, data_loader, **options)
+        try:
+            record = attach(engine, optimizer, data_loader, **options)
+        except CalipersError as error:
+            pytest.fail(str(error), pytrace=False)
         if not any(record is known for known in self._records):  # a second loader of a training has the same record
             self._records.append(record)
         return record

@@ -37,6 +37,8 @@ FIXED = (
     "might have stopped early has to be described as the longest run that was possible; where noise or steps were "
     "chosen from what had been released, the numbers do not hold."
 )
+AT_MOST = "which reveal at most as much as"
+"""Between what was executed and the run whose bound was taken for it."""
 FIXED_SHORT = "with noise, sampling and number of steps fixed before the run"
 _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
@@ -125,21 +127,28 @@ def sums_text(run: Run) -> str:
 
 def _of_batches(text: str, run: Run) -> str:
     """Of batches cut from an order N q is N over their number."""
-    return text.replace("N q", "N / number of batches") if scheme_of(run).equal_batches else text
+    if not scheme_of(run).equal_batches:
+        return text
+    size, batches = run.dataset_size, run.steps_per_epoch
+    if "floor(N q)" in text and size is not None and scheme_of(run).whole_epochs:
+        stays = run.adjacency != "add-remove" or (size - 1) // batches == (size + 1) // batches
+        text += f" = {size // batches:,}{', the same for both neighbors' if stays else ''}"
+    return text.replace("N q", "N / number of batches")
+
+
+def rate_text(rate: float) -> str:
+    """A rate; one with many digits as 1/M, or rounded down: what holds for it holds for that."""
+    shown, turns = nearest_digits(rate), whole(1 / rate)
+    if float(shown) == rate:
+        return shown
+    return f"1/{turns:,}" if turns and 1 / turns == rate else floor_digits(rate)
 
 
 def batches_text(run: Run) -> str:
-    """How batches were drawn, and what became of records that do not fill one.
-
-    A rate with many digits is B/N or 1/M, or rounded down: what holds for it holds for that.
-    """
-    rate, size = nearest_digits(run.rate), run.dataset_size
-    if float(rate) != run.rate:
-        rate = floor_digits(run.rate)
-        if run.batch_size and size and run.batch_size / size == run.rate:
-            rate = f"{run.batch_size:,}/{size:,}"
-        elif (turns := whole(1 / run.rate)) and 1 / turns == run.rate:
-            rate = f"1/{turns:,}"
+    """How batches were drawn, and what became of records that do not fill one."""
+    rate, size = rate_text(run.rate), run.dataset_size
+    if float(nearest_digits(run.rate)) != run.rate and run.batch_size and size and run.batch_size / size == run.rate:
+        rate = f"{run.batch_size:,}/{size:,}"
     per_epoch = f"{run.steps_per_epoch:,}"
     return scheme_of(run).batches(run).format(rate=rate, per_epoch=per_epoch, batches=_batches_of_an_epoch(run))
 
@@ -195,8 +204,11 @@ def adjacency_notice(runs: Sequence[Run]) -> str:
     )
 
 
-def scope_text(runs: Sequence[Run]) -> str:
-    """The end of a sentence that begins with a guarantee: for whom, for which run, against whom."""
+def scope_text(runs: Sequence[Run], executed: str = "") -> str:
+    """The end of a sentence that begins with a guarantee: for whom, for which run, against whom.
+
+    `executed`: what was executed, where the runs only reveal at least as much.
+    """
     drawn = " and then ".join(
         dict.fromkeys(
             f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''} of {batches_text(run)}, with noise "
@@ -204,6 +216,7 @@ def scope_text(runs: Sequence[Run]) -> str:
             for run in runs
         )
     )
+    drawn = f"{executed}, {AT_MOST} {drawn}" if executed else drawn
     whole = f"for {neighbors_text(runs[0])}, in {drawn}, against an adversary who {_SEEN[runs[0].view]}"
     return in_units(whole, runs[0])
 

@@ -184,6 +184,10 @@ def test_a_longer_plan_counts(calipers_gate):
 @pytest.mark.calipers(epochs=2.05)
 def test_part_of_an_epoch_counts(calipers_gate):
     watched(calipers_gate, 1.0)
+
+@pytest.mark.calipers(epochs=2)
+def test_refused(calipers_gate):
+    watched(calipers_gate, 1.0, adjacency="add-remove", batch_size=7)
 """
 
 
@@ -201,10 +205,13 @@ def test_every_attached_training_is_checked(tmp_path: Path) -> None:
         "second_takes_no_step",
         "a_longer_plan_counts",
         "part_of_an_epoch_counts",
+        "refused",
     )
     assert found == {"test_one": "PASSED"} | {f"test_{name}": "FAILED" for name in others}, result.stdout
     assert result.stdout.count("Training 1 of 2 (attached): The budget of epsilon = 3.45") >= 2
     assert "Training 2 of 2 (attached) took no step" in result.stdout
+    assert "batch_size=7 makes 150 batches of 1050 records, the loader has 11." in result.stdout
+    assert "opacus_loaders.py" not in result.stdout  # the sentence, without the calls that led to it
 
 
 def test_the_plugin_is_registered_and_light() -> None:

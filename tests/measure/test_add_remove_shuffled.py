@@ -19,6 +19,7 @@ import calipers as cp
 from calipers.curves.gdp import gaussian_delta
 from calipers.errors import UnsupportedError
 from calipers.samplers import scheme_of
+from calipers.scope import sums_text
 
 SIGN = (-1.0, 1.0)
 
@@ -423,6 +424,22 @@ def test_a_divisor_that_moves_with_the_number_of_records_is_refused(size, normal
             scheme_of(run).analyze(run)
     else:
         scheme_of(run).analyze(run)
+
+
+def test_a_divisor_that_happens_to_stay_is_no_public_constant():
+    """floor(1055 / 10) = 105 of 1,054 to 1,056 records is luck; one batch size, or a size that stays, is none."""
+    run = cp.Run(
+        dataset_size=1055, batch_size=100, epochs=1, noise_multiplier=1.1, sampler="shuffle", last_batch="drop",
+        normalization="floor", dimension=10, adjacency="add-remove",
+    )  # fmt: skip
+    stays = "floor(N / number of batches) = 105 is the same for 1,054, 1,055 and 1,056 records, so here the plain"
+    public = "a public number that is the same for both datasets"
+    assert stays in " ".join(cp.measure(run).notes)
+    assert public not in " ".join(cp.measure(run).notes)
+    assert sums_text(run) == "noisy sums divided by floor(N / number of batches) = 105, the same for both neighbors"
+    assert sums_text(run.replace(dataset_size=1050)) == "noisy sums divided by floor(N / number of batches) = 105"
+    for other in (run.replace(adjacency="zero-out"), run.replace(normalization="realized")):
+        assert public in " ".join(cp.measure(other).notes)
 
 
 def test_mu_is_as_narrow_as_epsilon_where_an_epoch_hides_nearly_all() -> None:

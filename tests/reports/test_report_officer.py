@@ -7,6 +7,7 @@ import json
 import math
 
 import pytest
+from oracles.json_schema import complaints
 
 import calipers as cp
 from calipers.bracket import Bracket
@@ -19,7 +20,9 @@ from calipers.reports.markdown import to_markdown
 from calipers.reports.officer import BASELINES, SECRETS, reading_section, signature_section, success_cells
 from calipers.reports.paragraph import paragraph
 from calipers.reports.readings import is_claimed_run
+from calipers.reports.records import measurement_document
 from calipers.reports.report import report_measurement
+from calipers.reports.schema import schema_of
 
 RUN = cp.Run(dataset_size=1000, batch_size=100, epochs=5, noise_multiplier=2.0)
 ISOLATED = cp.Run(dataset_size=100, batch_size=20, epochs=1, noise_multiplier=2.0, sampler="shuffle", view="isolated")
@@ -204,6 +207,30 @@ def test_neighbors_of_one_size_have_one_rate():
     """Zeroing out leaves the dataset's size, so that standard accounting is about this run."""
     assert is_claimed_run((RUN.replace(derived_rate="moving", adjacency="zero-out"),))
     assert not is_claimed_run((RUN.replace(derived_rate="moving"),))
+
+
+def test_accounting_of_another_schedule_is_not_about_the_run():
+    """As many Poisson steps at another rate, or fewer of them, are another mechanism than the one that is measured."""
+    assert is_claimed_run((RUN,), (RUN,))
+    assert is_claimed_run((RUN,), (RUN.replace(steps=20), RUN.replace(steps=30)))
+    assert not is_claimed_run((RUN,), (RUN.replace(steps=49),))
+    assert not is_claimed_run((RUN,), (RUN.replace(sample_rate=0.11, steps=50),))
+
+
+def test_a_run_that_only_bounds_what_was_executed_is_not_called_that():
+    """Sentence to report, paragraph, signature, remedies and JSON name what was executed, and offer no other run."""
+    bounded = dataclasses.replace(measure(RUN), executed="7 steps on some batches")
+    report = report_measurement(bounded, Questions())
+    text = to_markdown(report.document)
+    assert text.count("in 7 steps on some batches, which reveal at most as much as 50 steps of Poisson batches") == 2
+    assert "The model was trained with DP-SGD, in 7 steps on some batches, which reveal at most as much" in text
+    assert "The run described above" not in text
+    assert "calibrate" not in text
+    assert "substitute |" not in text
+    document = json.loads(measurement_document(answer(bounded, Questions())))
+    assert document["scope"]["executed"] == "7 steps on some batches"
+    assert not complaints(document, schema_of("measure"), schema_of("measure"))
+    assert "executed" not in json.loads(measurement_document(answer(measure(RUN), Questions())))["scope"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from calipers.adapters.watched_before import (
     unexplained,
     updates_counted,
 )
-from calipers.adapters.watched_facts import SEEN_AT, law_words, noise_words, release_words
+from calipers.adapters.watched_facts import SEEN_AT, executed_words, law_words, noise_words, release_words
 from calipers.adapters.watched_filter import NO_ATTACK, PaidSteps
 from calipers.adapters.watched_license import UNPAID, Terms
 from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, reported_runs
@@ -232,7 +232,7 @@ class Attachment:
     def runs(self, **reading: Any) -> tuple[Run, ...]:
         """What was executed so far: one run for each stretch of equal noise, in order.
 
-        Where the draws fit no described run, fixed batches with as many participations as were seen; nothing where
+        Where the draws fit no run, fixed batches that reveal at least as much (`measure().executed`); nothing where
         nothing is proven. `reading` may name another adjacency or public_rate than `attach` was given.
         """
         return self._describe(reading).runs
@@ -263,8 +263,10 @@ class Attachment:
         evaluation = measured.evaluation
         if not found.attained:
             evaluation = Bounds(evaluation.upper, unproven(found.note or why).lower)
-        claim = claim or measured.claim
-        return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions)
+        longest = (self.planned_steps or 0) > self.steps  # which is then what both are about
+        claim = measured.claim if longest or claim is None else claim
+        said = executed_words(self._now(), self.steps, self.planned_steps) if found.instead else ""
+        return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions, executed=said)
 
     def _filtered(self, paying: PaidSteps, tolerance: float) -> Measurement:
         """The filter's number, which holds whatever was chosen."""

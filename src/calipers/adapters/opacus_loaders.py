@@ -189,11 +189,13 @@ def described_keys(
     assert source.batch_size is not None
     if not public_rate and divided.reduction == "mean":
         _refuse_moving_divisor(source, divided)
-    kept: dict[str, object] = {}
-    if source.dataset_size % source.batch_size and not source.drop_last:
-        kept["last_batch"] = "keep"
-    if reshuffle != "every-epoch":
+    kept: dict[str, object] = {"last_batch": "drop" if source.drop_last else "keep"}
+    if source.shuffled:
         kept["reshuffle"] = reshuffle
+    word = "none" if divided.reduction == "sum" else "constant"
+    usual = divided.divisor == _divisors(source)[1] == source.dataset_size // source.batches
+    if word == "constant" and usual and not public_rate:
+        word = "floor"
     return (
         kept
         | unit
@@ -202,8 +204,8 @@ def described_keys(
             "batch_size": source.batch_size,
             "steps": steps,
             "sampler": source.order,
-            # Any divisor is a constant where neighbors have the same number of records, or it was seen not to move.
-            "normalization": "none" if divided.reduction == "sum" else "constant",
+            # Any divisor is a constant where neighbors have the same number of records.
+            "normalization": word,
         }
     )
 
@@ -212,17 +214,23 @@ def _refuse_moving_divisor(source: LoaderLaw, divided: Divided) -> None:
     """Where batches are allocated and a record is really added or removed: the divisor must not move with their
     number.
     """
-    assert source.batch_size is not None
-    around = []
-    for size in (source.dataset_size - 1, source.dataset_size, source.dataset_size + 1):
-        count = _count(size, source.batch_size, source.drop_last)
-        around.append(int(size * (1 / count)) if count else 0)
+    around = _divisors(source)
     if divided.realized or (divided.divisor == around[1] and len(set(around)) > 1):
         moved = "the size of each batch" if divided.realized else f"{around} for one record fewer, as many, one more"
         raise UnsupportedError(
-            f"The noisy sum of {source.name} is divided by a number that depends on the number of records ({moved}), "
-            f"which nothing covers for adding or removing one. {SUMMED}, or ask for adjacency='zero-out'."
+            f"Opacus divides the noisy sum by a number that depends on the number of records ({moved}), and nothing "
+            f"is proven of that for adding or removing one. {SUMMED}, or ask for adjacency='zero-out'."
         )
+
+
+def _divisors(source: LoaderLaw) -> list[int]:
+    """What make_private divides the sums of allocated batches by, for one record fewer, as many, one more."""
+    assert source.batch_size is not None
+    found = []
+    for size in (source.dataset_size - 1, source.dataset_size, source.dataset_size + 1):
+        count = _count(size, source.batch_size, source.drop_last)
+        found.append(int(size * (1 / count)) if count else 0)
+    return found
 
 
 SUMMED = (

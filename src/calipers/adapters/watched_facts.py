@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from calipers.adapters.opacus_loaders import LoaderLaw
+from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import WatchedRelease
+from calipers.numerics.decimals import claim_digits
+from calipers.scope import rate_text
 
 SEEN_AT = {
     "which records a step used, and at what sample rate": "every draw of the watched loaders' batch samplers",
@@ -25,6 +28,30 @@ def law_words(source: LoaderLaw) -> str:
     rate = "" if source.sample_rate is None else f", rate {source.sample_rate!r}"
     batch = "" if source.kind != "dealt" else f", batches of {source.batch_size}"
     return f"{source.kind}: {source.name}{rate}{batch}"
+
+
+def executed_words(seen: Seen, steps: int, planned: int | None) -> str:
+    """What was executed, for a report whose runs only bound it; `steps` counts those before that were described."""
+    if not seen.steps:
+        return f"{steps:,} steps that were described"
+    noises = sorted(seen.noises)
+    noise = " to ".join(claim_digits(one, 8) for one in dict.fromkeys((noises[0], noises[-1])))
+    drawn = " and ".join(dict.fromkeys(map(_drawn, seen.draws.sources)))
+    count = f"{seen.steps:,} step{'s' * (seen.steps > 1)}"
+    if planned is not None and planned > steps:
+        count += f" (at most {planned:,} were possible)"
+    found = f"{count} on {drawn}, with noise multiplier{'s' * (len(noises) > 1)} {noise}"
+    return f"{found}, after {steps - seen.steps:,} that were described" if steps > seen.steps else found
+
+
+def _drawn(source: LoaderLaw) -> str:
+    """How a loader drew its batches, in the words of reports."""
+    if source.sample_rate is not None:
+        return f"Poisson batches at the rate {rate_text(source.sample_rate)}"
+    if source.kind == "dealt" and source.whole:
+        cut = f"batches of {source.batch_size:,}"
+        return f"shuffled {cut}" if source.shuffled else f"{cut} in a fixed order"
+    return f"batches drawn by {source.name}"
 
 
 def release_words(release: WatchedRelease) -> str:

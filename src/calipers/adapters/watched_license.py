@@ -102,4 +102,5 @@ class Terms:
             f"{self.planned} steps with the noise of those that were "
             "taken; no attack is claimed, since where the training stops may depend on what it showed."
         )
-        return Description(tuple(run.replace(adjacency=adjacency) for run in runs), False, found.reasons, note.strip())
+        longest = tuple(run.replace(adjacency=adjacency) for run in runs)
+        return Description(longest, False, found.reasons, note.strip(), True)

@@ -121,12 +121,16 @@ class NeighborReading:
 
 @dataclass(frozen=True)
 class Description:
-    """`runs` whose upper bound holds (none: nothing is proven); the lower bound holds too if `attained`."""
+    """`runs` whose upper bound holds (none: nothing is proven); the lower bound holds too if `attained`.
+
+    `instead`: the runs are not what was executed, but reveal at least as much.
+    """
 
     runs: tuple[Run, ...]
     attained: bool
     reasons: tuple[str, ...] = ()
     note: str = ""
+    instead: bool = False
 
 
 def describe(seen: Seen, reading: NeighborReading) -> Description:
@@ -166,7 +170,7 @@ def _describe(seen: Seen, reading: NeighborReading) -> Description:
     reasons = tuple(_known(seen))
     try:
         if not reasons:
-            return Description(_described(seen, reading), True)
+            return Description(_described(seen, reading), True, instead=(_repeats(seen) or 1) > 1)
         divided_by(seen.releases)
     except CalipersError as error:
         reasons = (str(error),)
@@ -184,11 +188,11 @@ def _fallback(seen: Seen, reading: NeighborReading, reasons: tuple[str, ...], re
         return Description((), False, (*reasons, OTHER_NEIGHBOR))
     if all(source.in_known_order for source in sources):
         # That a batch was the same one again is known by its size alone: enough for a bound, not for an attack.
-        return Description(_as_observed(seen, reading), repeats == 1, reasons)
+        return Description(_as_observed(seen, reading), repeats == 1, reasons, instead=True)
     allocated = not seen.reasons.keys() & {TWICE, RECORDS}
     if allocated and all(source.once for source in sources) and not seen.crossing:
-        return Description(_once_a_pass(seen, reading), False, reasons, ONCE_A_PASS)
-    return Description(_as_observed(seen, reading), False, reasons, AS_OBSERVED)
+        return Description(_once_a_pass(seen, reading), False, reasons, ONCE_A_PASS, True)
+    return Description(_as_observed(seen, reading), False, reasons, AS_OBSERVED, True)
 
 
 def _rejects(seen: Seen) -> bool:
@@ -317,11 +321,11 @@ def _fixed(noise_multiplier: float, count: int, seen: Seen, reading: NeighborRea
     """So many Gaussian releases at known times: one batch an epoch, or where a record is removed, a rate of 1."""
     keys: dict[str, object] = {"dataset_size": seen.draws.sources[0].dataset_size, "steps": count}
     if reading.adjacency in ("zero-out", "substitute"):
-        keys |= {"batch_size": keys["dataset_size"], "sampler": "deterministic"}
+        keys |= {"batch_size": keys["dataset_size"], "sampler": "deterministic", "last_batch": "drop"}
     else:
         keys |= {"sample_rate": 1.0}
-    adjacency = reading.adjacency or "add-remove"
-    return Run.from_dict(keys | {"noise_multiplier": noise_multiplier, "adjacency": adjacency})
+    keys |= {"noise_multiplier": noise_multiplier, "normalization": "none"}
+    return Run.from_dict(keys | {"adjacency": reading.adjacency or "add-remove"})
 
 
 def _as_observed(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:

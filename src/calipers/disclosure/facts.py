@@ -15,7 +15,7 @@ from calipers.provenance import origin
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.readings import Claimed
 from calipers.reports.records import run_record
-from calipers.reports.words import describe_phases
+from calipers.reports.words import describe_subject
 from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, neighbors_text, scope_text, unit_text
 
 _NEIGHBORS = {
@@ -68,7 +68,7 @@ class Disclosure:
         said = f"({epsilon}, {delta})-differentially private, by proof"
         if self.isolated:
             said = f"epsilon at most {epsilon} at delta = {delta}, by proof ({NOT_DP})"
-        return f"{said}, {scope_text(self.answers.runs)}, {FIXED_SHORT}."
+        return f"{said}, {scope_text(self.answers.runs, self.answers.executed)}, {FIXED_SHORT}."
 
     @property
     def shown(self) -> str:
@@ -103,7 +103,7 @@ class Disclosure:
     @property
     def training(self) -> str:
         """What was executed, in a sentence or one for each phase."""
-        return " ".join(describe_phases(self.answers.runs).split("\n"))
+        return " ".join(describe_subject(self.answers).split("\n"))
 
     @property
     def known(self) -> str:

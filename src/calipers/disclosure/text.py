@@ -9,7 +9,7 @@ from calipers.disclosure.yaml_text import to_yaml
 from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.markdown import plain
 from calipers.reports.paragraph import GOOD_REGRET, printed_regret
-from calipers.reports.readings import Standing, is_claimed_run
+from calipers.reports.readings import Standing
 
 _BEYOND = (
     "The upper value is a proof about the run described here; the lower value is what an explicit attack reaches. They "
@@ -125,7 +125,7 @@ def _mu(found: Disclosure) -> str:
 def _claim(found: Disclosure) -> str:
     answers, row = found.answers, found.row
     claim = f"Poisson accounting of the undivided sum would claim epsilon = {ceil_digits(row.claim)}"
-    if is_claimed_run(answers.runs):
+    if answers.as_accounted:
         return f"{claim}, whose assumptions this run meets."
     state = row.standing
     if state is Standing.ELSEWHERE:

@@ -9,11 +9,13 @@ proven but what `calipers.measure.divided` states for Poisson sampling.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import scheme_of
+from calipers.samplers.equal_batches import size_neighbors
 
 REMEDY = (
     "Divide by a public constant, or not at all (in Opacus: loss_reduction='sum', with a criterion that sums too, "
@@ -71,6 +73,11 @@ def public_because(run: Run) -> str | None:
             )
         return f"N q = N (B/N) is the batch size {run.batch_size} whatever N is: dividing by it is post-processing."
     if scheme_of(run).equal_batches:
+        found = size_neighbors(run) if run.normalization == "floor" and scheme_of(run).whole_epochs else None
+        if found is not None and run.adjacency == "add-remove":  # where it moves, the analysis refuses
+            less, more = found.size - found.records * found.removing, found.size + found.records * found.adding
+            divided = f"floor(N / number of batches) = {found.size // run.steps_per_epoch:,}"
+            return _happens_to_stay(divided, sorted({less, found.size, more}))
         return (
             "Every noisy sum is divided by a public number that is the same for both datasets, which is "
             "post-processing: the plain guarantee holds."
@@ -87,13 +94,19 @@ def public_because(run: Run) -> str | None:
             f"the divisor tells something about the record. {REMEDY}"
         )
     if run.normalization == "floor" and not moving_pairs(run):
-        assert run.dataset_size is not None
-        return (
-            f"floor(N q) = {divisor_of(run, run.dataset_size)} is the same for {run.dataset_size - 1}, "
-            f"{run.dataset_size} and {run.dataset_size + 1} records, so here the plain guarantee holds; it does not "
-            "for every dataset size."
-        )
+        size = run.dataset_size
+        assert size is not None
+        return _happens_to_stay(f"floor(N q) = {divisor_of(run, size):,}", (size - 1, size, size + 1))
     return None
+
+
+def _happens_to_stay(divisor: str, sizes: Sequence[int]) -> str:
+    """That a divisor does not move at this size, which is no property of the mechanism."""
+    *first, last = (f"{size:,}" for size in sizes)
+    return (
+        f"{divisor} is the same for {', '.join(first)} and {last} records, so here the plain guarantee holds; it does "
+        "not for every dataset size."
+    )
 
 
 def is_divided(run: Run) -> bool:

@@ -68,10 +68,11 @@ class Gdp:
 
 @dataclass(frozen=True)
 class Claim:
-    """What mainstream accounting would report: Poisson sampling, undivided sum, add-remove adjacency."""
+    """What mainstream accounting would report of `runs`: Poisson sampling, undivided sum, add-remove adjacency."""
 
     proof: Bound
     tolerance: float
+    runs: tuple[Run, ...] = ()
 
     def epsilon(self, delta: float) -> float:
         """The claimed epsilon: the upper value a tight Poisson accountant certifies."""
@@ -86,8 +87,8 @@ class Claim:
 class Measurement(PrintedDisplay):
     """Certified brackets of one run (or of several phases on the same data).
 
-    With `dataset_sizes` they are about the worst dataset size of that range. Where something else than a run was
-    measured, `runs` is empty and `stated` says what.
+    With `dataset_sizes` they are about the worst size of that range. Where no run was measured, `runs` is empty and
+    `stated` says what was; where the runs only reveal at least as much as what was executed, `executed` says that.
     """
 
     runs: tuple[Run, ...]
@@ -100,6 +101,7 @@ class Measurement(PrintedDisplay):
     stated: GuaranteeSubject | None = None
     others_zero: bool = field(default=False, repr=False)
     """Whether the attack is one on a single record while all other gradients are zero."""
+    executed: str = field(default="", repr=False)
     _answers: dict[tuple[Any, ...], tuple[BoundValue, BoundValue]] = field(default_factory=dict, repr=False)
 
     @property

@@ -99,7 +99,7 @@ def measure(
         scheme_of(phase).noise_range(phase).check("noise_multiplier", phase.noise_multiplier, remedy)
     found = _evaluation(phases) if dataset_sizes is None else _sized(phases, dataset_sizes)
     # Where the very steps that are claimed were executed, both are computed once.
-    claim = Claim(_claimed(phases).sharing(found.upper), tolerance)
+    claim = Claim(_claimed(phases).sharing(found.upper), tolerance, phases)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes), *found.notes)
     alone = dataset_sizes is None and all(map(others_are_zero, phases))
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes, others_zero=alone)

@@ -79,6 +79,15 @@ class Answers:
     """Epsilon at the first delta for every neighboring relation, where that was asked for."""
     delta_assumed: bool = False
     """Whether nobody named a delta."""
+    executed: str = ""
+    """What was executed, where the runs are not that, but reveal at least as much."""
+    accounted: tuple[Run, ...] = ()
+    """The phases that the claim of standard accounting is about."""
+
+    @property
+    def as_accounted(self) -> bool:
+        """Whether standard accounting describes exactly what was measured."""
+        return is_claimed_run(self.runs, self.accounted)
 
     @property
     def epsilon(self) -> tuple[Claimed, ...]:
@@ -158,8 +167,10 @@ def answer(measurement: Measurement, questions: Questions, *, with_relations: bo
         closes=measurement.closes,
         stated=measurement.stated,
         delta_assumed=questions.delta_assumed,
+        executed=measurement.executed,
+        accounted=claim.runs,
     )
-    if with_relations and questions.deltas:
+    if with_relations and questions.deltas and not measurement.executed:
         answers = dataclasses.replace(answers, relations=relations(measurement, questions.deltas[0]))
     sizes = _worst_size(measurement, questions)
     return _with_notes(answers, [*_refuted(answers), *meaningless(answers), *measurement.notes, *sizes])
@@ -189,7 +200,7 @@ def meaningless(answers: Answers) -> Iterator[str]:
             f"Nothing is hidden: an explicit attack tells whether a record was used with an advantage of at least "
             f"{floor_digits(answers.advantage.lower)} (1 is certainty)."
         )
-    if any(run.rate == 1 for run in answers.runs):
+    if any(run.rate == 1 for run in answers.runs) and not answers.executed:
         yield "Every record is in every batch, so drawing batches hides nothing; the noise alone does."
 
 
@@ -214,7 +225,7 @@ def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]
 
 def _refuted(answers: Answers) -> Iterator[str]:
     """How far the claim is off, where an attack shows more than it allows."""
-    if not comparable(answers.runs) or is_claimed_run(answers.runs):  # else the claim is about other neighbors
+    if not comparable(answers.runs) or answers.as_accounted:  # else the claim is about other neighbors
         return
     for row in answers.epsilon:
         if 0 < row.claim < row.bracket.lower:

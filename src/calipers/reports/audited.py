@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from calipers._version import __version__
 from calipers.numerics.decimals import floor_digits, setting
+from calipers.reports.accounting import USUAL, claim_rows, usual_section
 from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
 from calipers.reports.audit_figures import attacker_table, curve_figures
 from calipers.reports.chart import Interval
@@ -33,7 +34,7 @@ from calipers.reports.figures import interval_figure
 from calipers.reports.paragraph import audit_paragraph, judgements
 from calipers.reports.readings import name_of
 from calipers.reports.report import Report, heading
-from calipers.reports.sections import USUAL, claim_rows, notes_section, run_section, usual_section
+from calipers.reports.sections import notes_section, run_section
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calipers.guarantee import NEIGHBORS
+from calipers.reports.accounting import USUAL, claim_rows, usual_section
 from calipers.reports.answers import Answers, Questions
 from calipers.reports.comparison import MOST_SIDE_BY_SIDE
 from calipers.reports.document import (
@@ -35,7 +36,7 @@ from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import ROUNDED, USUAL, claim_rows, notes_section, subject_file, usual_section
+from calipers.reports.sections import ROUNDED, notes_section, subject_file
 from calipers.reports.words import describe_subject
 from calipers.scope import unit_text
 

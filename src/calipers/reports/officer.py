@@ -267,9 +267,10 @@ def signature_section(answers: Answers) -> tuple[Section, ...]:
     if _is_isolated(answers) or not math.isfinite(row.bracket.upper) or answers.stated is not None:
         return ()
     blanks: tuple[tuple[Cell, ...], ...] = tuple((name, " ") for name in ("name", "role", "date", "signature"))
+    described = "training" if answers.executed else "run"
     statement = (
-        f"The run described above is {report_this(answers)} This holds if the model was trained as described, and "
-        "within what the sections 'What the numbers do not cover' and 'Notes' say."
+        f"The {described} described above is {report_this(answers)} This holds if the model was trained as described, "
+        "and within what the sections 'What the numbers do not cover' and 'Notes' say."
     )
     return (Section("To sign", (Prose(statement), Table("Responsible", ("who", "entry"), blanks))),)
 

@@ -25,7 +25,7 @@ from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
-from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, scope_text, unit_text
+from calipers.scope import AT_MOST, FIXED, FIXED_SHORT, NOT_DP, scope_text, unit_text
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -39,7 +39,7 @@ def paragraph(answers: Answers, tolerance: float) -> str:
     """Run, unit, mu with regret, (epsilon, delta), attack, accountant: ready to paste."""
     return " ".join(
         [
-            *((_trained(answers.runs), _terms(answers.runs)) if answers.stated is None else _said(answers.stated)),
+            *((_trained(answers), _terms(answers.runs)) if answers.stated is None else _said(answers.stated)),
             _gaussian(answers),
             *_epsilons(answers, tolerance),
             _accountant(),
@@ -47,7 +47,11 @@ def paragraph(answers: Answers, tolerance: float) -> str:
     )
 
 
-def _trained(runs: Sequence[Run]) -> str:
+def _trained(answers: Answers) -> str:
+    runs = answers.runs
+    if answers.executed:
+        said = describe_phases(runs).replace("\n", " ")
+        return f"The model was trained with DP-SGD, in {answers.executed}, {AT_MOST} the run bounded here: {said}"
     phases = ":" if len(runs) == 1 else f" in {len(runs)} phases."
     return f"The model was trained with DP-SGD{phases} " + describe_phases(runs).replace("\n", " ")
 
@@ -138,10 +142,14 @@ def report_this(answers: Answers) -> str:
             f"{said}, for {own}. As stated, read with Calipers {__version__}; some "
             f"mechanism with this guarantee shows at least {lower}."
         )
-    return (
-        f"{said}, {scope_text(answers.runs)}, {FIXED_SHORT}. Proven with Calipers {__version__}; an attack shows at "
-        f"least {lower}."
-    )
+    attack = f"an attack shows at least {lower}" if _attacked(answers) else "no attack is claimed"
+    scope = scope_text(answers.runs, answers.executed)
+    return f"{said}, {scope}, {FIXED_SHORT}. Proven with Calipers {__version__}; {attack}."
+
+
+def _attacked(answers: Answers) -> bool:
+    """Whether an attack on what was executed is shown."""
+    return not answers.executed or answers.advantage.lower > 0
 
 
 def _epsilons(answers: Answers, tolerance: float) -> list[str]:
@@ -162,6 +170,8 @@ def _epsilons(answers: Answers, tolerance: float) -> list[str]:
         words = (
             f"Epsilon is at most {_listed(bounds)} (proof; {NOT_DP}). An explicit attack shows an epsilon of at least "
         )
+    if not _attacked(answers):
+        return [*sentences, f"It is {_listed(pairs)}differentially private (proof); no attack is claimed."]
     if all(is_closed(row.bracket, tolerance) for row in proven):
         return [*sentences, f"{words}{_listed(shown)}, so the bound is tight."]
     return [*sentences, f"{words}{_listed(shown)}; where between attack and proof the truth lies is not known."]

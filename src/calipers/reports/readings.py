@@ -16,6 +16,7 @@ The claim is what mainstream accounting prints: Poisson sampling of the undivide
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -99,10 +100,20 @@ def comparable(runs: Sequence[Run]) -> bool:
     return all(run.adjacency != "substitute" and run.records_per_unit == 1 for run in runs)
 
 
-def is_claimed_run(runs: Sequence[Run]) -> bool:
-    """Whether the standard accounting describes exactly what was executed."""
+def is_claimed_run(runs: Sequence[Run], accounted: Sequence[Run] = ()) -> bool:
+    """Whether the standard accounting describes exactly what was measured; `accounted`: the phases that it is about,
+    where they may be others.
+    """
     as_assumed = all(run.sampler == ASSUMED and run.normalization in PUBLIC and not rate_moves(run) for run in runs)
-    return comparable(runs) and as_assumed
+    return comparable(runs) and as_assumed and (not accounted or schedule(runs) == schedule(accounted))
+
+
+def schedule(runs: Sequence[Run]) -> dict[tuple[float, float], int]:
+    """How many steps have which mean sampling rate and noise multiplier."""
+    found: Counter[tuple[float, float]] = Counter()
+    for run in runs:
+        found[(run.mean_rate, run.noise_multiplier)] += run.total_steps
+    return dict(found)
 
 
 def rate_moves(run: Run) -> bool:

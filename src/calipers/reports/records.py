@@ -90,7 +90,8 @@ def scope_of(answers: Answers) -> Record:
     if answers.stated is not None:
         stated = answers.stated
         return {"scope": {"adjacency": stated.adjacency, "view": stated.view, "neighbors": stated.sentence}}
-    found: Record = {"scope": scope_record(answers.runs)}
+    executed = {"executed": answers.executed} if answers.executed else {}
+    found: Record = {"scope": scope_record(answers.runs) | executed}
     return found | ({"relations": [one.to_dict() for one in answers.relations]} if answers.relations else {})
 
 

@@ -18,7 +18,7 @@ from calipers.measure.divisors import is_divided
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.paragraph import GOOD_REGRET
-from calipers.reports.readings import PUBLIC, Standing, is_claimed_run
+from calipers.reports.readings import PUBLIC, Standing
 from calipers.reports.standing import is_closed
 from calipers.run import Run
 from calipers.samplers import scheme_of
@@ -58,7 +58,12 @@ class Remedy:
 
 
 def remedies(measurement: Measurement, answers: Answers) -> tuple[Remedy, ...]:
-    """What would close or lower this bracket, the most telling change first."""
+    """What would close or lower this bracket, the most telling change first.
+
+    Changes of a run that was not executed are none.
+    """
+    if answers.executed:
+        return (Remedy(_BOUNDED), *_regret(answers))
     delta = answers.epsilon[0].at if answers.epsilon else None
     tried = (_tried(text, dict(change), measurement, delta) for text, change in dict.fromkeys(_advised(answers)))
     return (*tried, *_general(measurement, answers))
@@ -88,7 +93,7 @@ def _advised(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], 
 def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     row = answers.epsilon[0] if answers.epsilon else None
     beyond = row is not None and row.standing in (Standing.REFUTED, Standing.UNDECIDED)
-    if row is not None and beyond and row.claim > 0 and not is_claimed_run(answers.runs):
+    if row is not None and beyond and row.claim > 0 and not answers.as_accounted:
         yield Remedy(
             "Or pay with noise: calipers calibrate, with this run and "
             f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds the smallest "
@@ -102,6 +107,17 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
             f"{_fewer(answers)} or a smaller share of the data in each batch. calipers calibrate finds the noise for a "
             "target."
         )
+    yield from _regret(answers)
+
+
+_BOUNDED = (
+    "The run whose bound was taken is not what was executed, so no change of it is measured here. 'Notes' says why the "
+    "two differ; where they do not, the report is about what was executed."
+)
+
+
+def _regret(answers: Answers) -> Iterator[Remedy]:
+    """That mu alone does not sum up the curve."""
     if answers.regret > GOOD_REGRET:
         yield Remedy(
             f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "

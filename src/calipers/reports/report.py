@@ -29,6 +29,7 @@ from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
 from calipers.reports.sections import (
     about_evidence,
+    bounding_text,
     calibrated_file,
     measurement_sections,
     notes_section,
@@ -213,7 +214,7 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
             *_assumed(last_batch_notice(answers.relations, answers.runs)),
             bracket_figure(answers),
             Quote(report_this(answers), "Report this"),
-            *_assumed(adjacency_notice(answers.runs)),
+            *_assumed(adjacency_notice(answers.runs), bounding_text(answers.executed)),
         ),
         sections=(
             numbers_section(answers, tolerance),

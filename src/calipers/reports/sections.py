@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calipers.guarantee import GuaranteeSubject
-from calipers.numerics.decimals import floor_digits, setting
+from calipers.numerics.decimals import setting
+from calipers.reports.accounting import claim_section
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
     Block,
@@ -40,9 +41,9 @@ from calipers.reports.officer import (
     uncovered_section,
 )
 from calipers.reports.paragraph import paragraph, printed_regret
-from calipers.reports.readings import Reading, comparable, is_claimed_run, rate_moves
+from calipers.reports.readings import Reading
 from calipers.reports.remedies import Remedy
-from calipers.reports.standing import claim_cell, is_closed
+from calipers.reports.standing import is_closed
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
 from calipers.scope import (
@@ -78,7 +79,7 @@ def measurement_sections(
         secrets_section(measurement, answers, success_rates(measurement)),
         uncovered_section(answers),
         Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),)),
-        run_section(answers.runs, facts, answers.assumed_deltas)
+        run_section(answers.runs, facts, answers.assumed_deltas, answers.executed)
         if answers.stated is None
         else stated_section(answers.stated),
         curves_section(measurement, answers),
@@ -112,7 +113,10 @@ def _size(answers: Answers) -> str:
 
 
 def run_section(
-    runs: Sequence[Run], facts: Sequence[tuple[str, str]] = (), assumed_deltas: Sequence[float] = ()
+    runs: Sequence[Run],
+    facts: Sequence[tuple[str, str]] = (),
+    assumed_deltas: Sequence[float] = (),
+    executed: str = "",
 ) -> Section:
     """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
     reported = ("unit", "records_per_unit")  # in one row, below
@@ -123,12 +127,22 @@ def run_section(
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
     rows.append(("privacy unit", *(f"{unit_text(run)}{'' if run.unit else f' {ASSUMED_MARK}'}" for run in runs)))
     rows += [("delta", *(f"{setting(delta)} {ASSUMED_MARK}",) * len(runs)) for delta in assumed_deltas]
-    said = (Prose(_LEFT_OUT),) if any(ASSUMED_MARK in cell for row in rows for cell in row) else ()
-    blocks: list[Block] = [*said, Table("Settings", columns, tuple(rows))]
+    blocks: list[Block] = [Notice(bounding_text(executed))] if executed else []
+    if any(ASSUMED_MARK in cell for row in rows for cell in row):
+        blocks.append(Prose(_LEFT_OUT))
+    blocks.append(Table("Settings", columns, tuple(rows)))
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
     blocks.append(Code(run_file(runs)))
-    return Section("The run", tuple(blocks))
+    return Section("The run whose bound was taken" if executed else "The run", tuple(blocks))
+
+
+def bounding_text(executed: str) -> str:
+    """That the run of a report is not what was executed; empty where it is."""
+    return executed and (
+        f"Executed: {executed}. The run that is described here is at least as revealing as that, and its bound was "
+        "taken; it is not what was executed."
+    )
 
 
 def _setting_text(run: Run, key: str) -> str:
@@ -323,71 +337,6 @@ def _adversary(answers: Answers) -> str:
 def _one_in(fpr: float) -> str:
     turns = round(1 / fpr)
     return f"1 in {turns:,}" if math.isclose(1 / fpr, turns, rel_tol=1e-12) else f"FPR {setting(fpr)}"
-
-
-def claim_section(answers: Answers) -> Section:
-    """Poisson accounting of the undivided sum, whatever was executed."""
-    intro = USUAL
-    if answers.stated is not None:
-        intro += f" {answers.stated.about_claim}"
-    elif is_claimed_run(answers.runs):
-        intro += " That is what is described here, so its number and the proof are about the same mechanism."
-    elif not comparable(answers.runs):
-        intro += (
-            f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."
-            f"{_refuted_elsewhere(answers)}"
-        )
-    elif any(map(rate_moves, answers.runs)):
-        intro += " It assumes a public rate; here the rate is computed from the dataset's own size."
-    elif answers.runs[0].adjacency == "zero-out":
-        intro += " For Poisson sampling, zeroing out a record has the same epsilon as adding or removing it."
-    times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
-    notices = (
-        f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon of standard accounting."
-        for at, ratio in times
-    )
-    return usual_section(intro, claim_rows(answers), *map(Notice, notices))
-
-
-def _refuted_elsewhere(answers: Answers) -> str:
-    """That an attack on added or removed records exceeds the claim, where this report is about others."""
-    if answers.runs[0].records_per_unit > 1:
-        return ""  # the claim is about one record
-    claims = {row.at: row.claim for row in answers.epsilon}
-    for one in answers.relations:
-        claim = claims.get(one.delta, math.inf)
-        if one.adjacency == "add-remove" and not one.last_batch and one.epsilon and one.epsilon.lower > claim:
-            shown = f"at least {floor_digits(one.epsilon.lower)} at delta = {setting(one.delta)}"
-            return f" For {one.words} an attack shows an epsilon of {shown}, so there standard accounting is refuted."
-    return ""
-
-
-def usual_section(
-    reported: str, rows: Sequence[tuple[Cell, ...]], *notices: Notice, whose: tuple[str, ...] = ()
-) -> Section:
-    """What mainstream accounting would have said, row by row, after the column `whose` where there are several runs."""
-    caption = "Standard accounting (Poisson) next to the two bounds"
-    table = (Table(caption, (*whose, *_CLAIM_COLUMNS), tuple(rows)),) if rows else ()
-    return Section("What standard accounting (Poisson) would have said", (Prose(reported), *table, *notices))
-
-
-USUAL = (
-    "Standard accounting reports the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
-    "adjacency, whatever was executed."
-)
-_CLAIM_COLUMNS = (
-    "quantity",
-    "standard accounting",
-    "at least (attack)",
-    "at most (proof)",
-    "so standard accounting is",
-)
-
-
-def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:
-    """Quantity, claim, both ends, and what the ends make of the claim."""
-    rows = (*answers.epsilon, *answers.delta)
-    return [(row.name, at_most(row.claim), *ends(row.bracket), claim_cell(answers, row)) for row in rows]
 
 
 def notes_section(notes: Sequence[str]) -> tuple[Section, ...]:

@@ -13,7 +13,7 @@ from calipers.bracket import Bracket
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import Badge
-from calipers.reports.readings import Claimed, Standing, is_claimed_run
+from calipers.reports.readings import Claimed, Standing
 from calipers.scope import only_side, unit_name
 
 _BADGES = {
@@ -85,7 +85,7 @@ def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
 
 
 def _about_claim(answers: Answers, row: Claimed) -> str:
-    if is_claimed_run(answers.runs) or any(run.adjacency == "substitute" for run in answers.runs):  # a note says so
+    if answers.as_accounted or any(run.adjacency == "substitute" for run in answers.runs):  # a note says so
         return ""
     return f", and the epsilon of standard accounting, {ceil_digits(row.claim)}, is {claim_cell(answers, row).text}"
 
@@ -106,7 +106,7 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
     """What became of the claim of one row. A proof about a weaker adversary is about that one only."""
     if answers.stated is not None:
         return _STATED
-    if is_claimed_run(answers.runs):
+    if answers.as_accounted:
         return _OWN
     isolated = any(run.view == "isolated" for run in answers.runs)
     return _ISOLATED if row.standing is Standing.COVERED and isolated else _BADGES[row.standing]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from calipers.numerics.decimals import claim_digits, setting
 from calipers.run import Run
-from calipers.scope import VIEWS, assumed_settings, batches_text, divisor_text, in_units, neighbors_text
+from calipers.scope import AT_MOST, VIEWS, assumed_settings, batches_text, divisor_text, in_units, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -46,7 +46,12 @@ def describe_calibrated(calibration: Calibration) -> str:
 
 def describe_subject(answers: Answers) -> str:
     """What was measured: the phases of a run, or what is stated."""
-    return describe_phases(answers.runs) if answers.stated is None else answers.stated.sentence
+    if answers.stated is not None:
+        return answers.stated.sentence
+    said = describe_phases(answers.runs)
+    if not answers.executed:
+        return said
+    return f"Executed: {answers.executed}, {AT_MOST} the run whose bound was taken:\n{said}"
 
 
 def assumed_text(runs: Sequence[Run], deltas: Sequence[float] = ()) -> str:

@@ -155,13 +155,13 @@ class BallsAndBinsScheme(Scheme):
         """Independence is what makes the pair exact."""
         if run.reshuffle == "once":
             return (
-                "Every record is drawn into one batch once and sits in it in every epoch: one pair is both proven and "
-                "attained, that of a single epoch at noise sigma / sqrt(epochs). Thrown anew every epoch (reshuffle = "
+                "Every record is drawn into one batch once and sits in it in every epoch, so the bounds agree, and are "
+                "those of a single epoch at noise sigma / sqrt(epochs). Thrown anew every epoch (reshuffle = "
                 "'every-epoch') records are hidden far better.",
             )
         return (
-            "Every record is drawn into one batch of the epoch independently of all others, so nothing the others do "
-            "gives it away: one pair is both proven and attained. A loader that shuffles and cuts equal batches is not "
+            "Every record is drawn into one batch of the epoch independently of all others, so the bounds agree: the "
+            "attack reaches what is proven. A loader that shuffles and cuts equal batches is not "
             "this sampler.",
         )
 

@@ -112,7 +112,8 @@ class PoissonScheme(Scheme):
         return (
             f"An epoch is counted as floor({run.dataset_size:,}/{run.batch_size:,}) = {batches:,} steps; a loop that "
             f"takes {batches + 1:,} steps per epoch at this rate leaks more: give steps for it. (Opacus takes "
-            f"{batches + 1:,}, at the rate 1/{batches + 1:,}: Run.from_opacus.)",
+            f"{batches + 1:,} at the rate 1/{batches + 1:,}, with drop_last=True {batches:,} at 1/{batches:,}: "
+            "Run.from_opacus.)",
         )
 
     def batches(self, run: RunFields) -> str:

@@ -167,8 +167,8 @@ class RandomAllocationScheme(Scheme):
         """Independence, and why the bounds differ."""
         return (
             f"Every record takes part in exactly {run.participations} of {run.total_steps} steps, drawn independently "
-            "of all others. The exact pair is an elementary symmetric mean of the steps' ratios; above it stands the "
-            "allocation to one step of each group, below it a test that sums scores.",
+            "of all others. The bounds need not meet: the proof gives away more than is released (groups of steps with "
+            "one of them each), and the attack uses a weaker test than the best.",
         )
 
 

@@ -374,8 +374,10 @@ def _hidden(run: RunFields) -> str:
         )
     if run.left_over:
         left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
-        room = "so the record that makes room for another one is never seen"
-        return f"Every epoch drops a remainder of {left}, {room}. {_BETWEEN}"
+        return (
+            f"Every epoch drops a remainder of {left}. The proof puts the record in the place of one that goes to this "
+            f"remainder, where no sum shows it; the attack may reach less. {_BETWEEN}"
+        )
     size, batch = run.sizes
     smaller = with_some_remainder(size, batch)
     advice = (
