@@ -331,3 +331,25 @@ def test_what_a_run_file_leaves_out_is_said_to_be_assumed(folder) -> None:
     assert (silent.exit_code, named.exit_code) == (0, 0)
     assert "Assumed, because not given: sampler poisson, normalization none." in silent.stdout
     assert "Assumed" not in named.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("sampler = 'shuffle'\nepochs = 2\n", "Assumed, because not given: reshuffle every-epoch."),
+        ("sampler = 'shuffle'\nepochs = 2\nreshuffle = 'once'\n", ""),
+        ("sampler = 'shuffle'\nepochs = 1\n", ""),
+        ("sampler = 'poisson'\nepochs = 2\n", "Assumed, because not given: derived_rate public."),
+        ("sampler = 'poisson'\nepochs = 2\nderived_rate = 'public'\n", ""),
+    ],
+)
+def test_the_order_and_the_rate_are_said_to_be_assumed(given, said, folder) -> None:
+    """One order for all epochs, and a rate that moves, have a larger epsilon."""
+    fixed = "dataset_size = 105\nbatch_size = 10\nnoise_multiplier = 9.0\nnormalization = 'none'\nlast_batch = 'drop'\n"
+    (folder / "run.toml").write_text(
+        (fixed if "shuffle" in given else fixed.replace("last_batch = 'drop'\n", "")) + given
+    )
+    result = run("check", "run.toml", "--epsilon", "9", "--delta", "1e-5")
+    assert result.exit_code == 0, result.output
+    assert said in result.stdout
+    assert ("Assumed" in result.stdout) is bool(said)

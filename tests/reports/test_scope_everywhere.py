@@ -94,6 +94,19 @@ def test_an_output_names_neighbors_sampler_and_condition(sampler: str, adjacency
             assert f"private, for {NEIGHBORS[other]}" not in text, name
 
 
+ORDERS = {"every-epoch": "in a new order every epoch", "once": "in one order for all epochs"}
+
+
+@pytest.mark.parametrize("reshuffle", ORDERS)
+def test_two_runs_that_differ_in_the_order_have_two_sentences(reshuffle: str) -> None:
+    """Their bounds differ; in a single epoch there is one order in any case, and no word about it."""
+    run = cp.Run(**SIZES, epochs=2, sampler="shuffle", adjacency="zero-out", reshuffle=reshuffle)
+    for name, text in _texts(run, whole=False).items():
+        assert f"shuffled batches of fixed size, {ORDERS[reshuffle]} (6 full batches per epoch" in text, name
+    for text in _texts(run.replace(epochs=1), whole=False).values():
+        assert "shuffled batches of fixed size (6 full" in text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "adjacency"), CASES)
 def test_a_whole_report_does_too(sampler: str, adjacency: str) -> None:

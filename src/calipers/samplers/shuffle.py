@@ -133,8 +133,9 @@ class ShuffleScheme(CutScheme):
     drawn_by = Shuffle
 
     def batches(self, run: RunFields) -> str:
-        """In words."""
-        return "shuffled batches of fixed size ({batches})"
+        """In words; of more than one epoch also whether the order is a new one."""
+        order = {"every-epoch": ", in a new order every epoch", "once": ", in one order for all epochs"}[run.reshuffle]
+        return f"shuffled batches of fixed size{order * (run.total_steps > run.steps_per_epoch)} ({{batches}})"
 
     def analyze(self, run: RunFields) -> Analysis:
         """Even a single batch hides a record if it may be left out of it."""
