@@ -154,17 +154,19 @@ def batches_text(run: Run) -> str:
 
 
 def _batches_of_an_epoch(run: Run) -> str:
-    """How many batches an epoch has; where they do not use up the records, what became of the remainder."""
-    size, batch = run.sizes or (run.steps_per_epoch, 1)
+    """How an epoch is cut into batches. The numbers hold for this dataset size, so it is named where it is known."""
+    if run.sizes is None:
+        return f"{_counted(run.steps_per_epoch)} per epoch"
+    size, batch = run.sizes
     full, rest = divmod(size, batch)
-    plural = "" if full == 1 else "es"
-    if not rest:
-        return f"{full:,} batch{plural} per epoch"
-    if run.last_batch == "keep":
-        return f"{full:,} full batch{plural} and a last one of {rest:,} record{'' if rest == 1 else 's'} per epoch"
-    return (
-        f"{full:,} full batch{plural} per epoch, the remaining {'record' if rest == 1 else f'{rest:,} records'} dropped"
-    )
+    cut = f"{size:,} records in {_counted(full)} of {batch:,}"
+    if rest and run.last_batch == "keep":
+        return f"{cut} and a last one of {rest:,} per epoch"
+    return f"{cut} per epoch{f', the remaining {rest:,} dropped' if rest else ''}"
+
+
+def _counted(batches: int) -> str:
+    return f"{batches:,} batch{'' if batches == 1 else 'es'}"
 
 
 def assumed_settings(run: Run) -> dict[str, object]:

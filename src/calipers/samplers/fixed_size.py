@@ -196,7 +196,8 @@ class WithoutReplacementScheme(FixedSizeScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "batches of fixed size drawn anew without replacement (a record is in one with probability {rate})"
+        size, batch = sizes_of(run)
+        return f"batches of {batch:,} of {size:,} records, drawn anew without replacement"
 
     def analyze(self, run: RunFields) -> Analysis:
         """One pair where a record is added or removed; else the worst of either order, and the attacks."""
@@ -253,7 +254,8 @@ class WithReplacementScheme(FixedSizeScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "batches of fixed size drawn anew with replacement (a record fills a place with probability 1/N)"
+        size, batch = sizes_of(run)
+        return f"batches of {batch:,} places, each filled anew with one of {size:,} records (with replacement)"
 
     def analyze(self, run: RunFields) -> Analysis:
         """One pair where a record is added or removed; else the worst of either order, and the attacks."""

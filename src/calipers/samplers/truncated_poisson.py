@@ -117,8 +117,10 @@ class TruncatedPoissonScheme(Scheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        limit = f"{run.max_batch_size:,}"
-        return f"Poisson batches of at most {limit} records (each enters with probability {{rate}}, surplus is dropped)"
+        return (
+            f"Poisson batches of at most {run.max_batch_size:,} records (each of {run.dataset_size:,} enters with "
+            "probability {rate}, surplus is dropped)"
+        )
 
     def analyze(self, run: RunFields) -> Analysis:
         """The exposures of both neighbors."""
