@@ -157,7 +157,7 @@ def test_the_attack_on_a_replaced_record_is_one_of_independent_batches() -> None
 
 
 def test_a_replaced_record_in_independent_batches() -> None:
-    """Balls-and-bins: simulated with opposite gradients and zeros around, the likelihood ratio test attains the bound."""
+    """Simulated with opposite gradients and zeros around, the likelihood ratio test attains the bound."""
     run, epsilon = dealt("balls-and-bins", 3, 1, 1.2, adjacency="substitute"), 0.4
     bracket, width = measure(run).delta(epsilon), 1 / 1.2
     scores = []
