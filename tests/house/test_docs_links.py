@@ -68,6 +68,8 @@ def test_a_section_that_moved_is_still_found_and_leads_on(anchor: str) -> None:
     assert [path for path, to in LINK.findall(page.read_text("utf-8")) if to == anchor and path.startswith("theory/")]
 
 
+STATED = r"(?:Theorem|Attack) \d+\.\d+ \((?:(?! and (?:Theorem|Attack) ).)+\)"
+NUMBERED = re.compile(rf"(docs/[\w/-]+\.md), ({STATED}(?: and {STATED})*)")
 NAMED = re.compile(r"(docs/[\w/-]+\.md), section (?:(?P<number>\d+) \((?P<numbered>.+)\)|'(?P<plain>.+)')")
 
 
@@ -77,7 +79,12 @@ def headings(page: Path) -> list[str]:
 
 
 def is_cited_rightly(where: str) -> bool:
-    """Whether this is a page of ours with one of its headings, or a module of ours with a name in it."""
+    """Whether this is a page of ours with a numbered statement or a heading, or a module of ours with a name in it."""
+    if stated := NUMBERED.fullmatch(where):
+        page = ROOT / stated[1]
+        return page.is_file() and all(
+            page.read_text("utf-8").count(f"\n**{one}.**") == 1 for one in re.findall(STATED, stated[2])
+        )
     if named := NAMED.fullmatch(where):
         heading = named["plain"] or f"{named['number']}. {named['numbered']}"
         page = ROOT / named[1]
@@ -101,11 +108,14 @@ def test_every_place_that_a_statement_of_ours_names_is_there() -> None:
         "docs/theory/shuffling.md, section 9 (Shuffled batches)",
         "docs/theory/shuffling.md, section 10 (Shuffled batches without a remainder)",
         "docs/theory/nowhere.md, section 'Odometer'",
+        "docs/theory/shuffling.md, Theorem 5.1 (last batch kept)",
+        "docs/theory/shuffling.md, Theorem 5.1 (remainder dropped) and Theorem 5.9 (last batch kept)",
+        "docs/theory/shuffling.md, Theorem 8.6",
         "calipers.scope, nothing_of_that_name",
     ],
 )
 def test_a_place_that_is_not_there_is_noticed(where: str) -> None:
-    """A title without a page, half a heading, another number, no page, no name."""
+    """A title without a page, half a heading, another number, no page, another name or none."""
     assert not is_cited_rightly(where)
 
 

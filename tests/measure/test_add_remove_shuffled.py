@@ -223,6 +223,21 @@ def test_one_order_for_all_epochs_is_one_epoch_with_a_longer_gradient():
     assert found.upper == pytest.approx(expected, rel=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("keys", "theorem"),
+    [
+        ({"last_batch": "drop"}, "Theorem 5.1 (remainder dropped)"),
+        ({"last_batch": "keep"}, "Theorem 5.2 (last batch kept)"),
+        ({"last_batch": "keep", "reshuffle": "once"}, "Theorem 5.3 (one order for all epochs)"),
+    ],
+)
+def test_both_bounds_name_the_theorem_of_their_case(keys, theorem):
+    """A dropped remainder, a kept last batch and one order each have their own."""
+    found = cp.measure(_run(5, 3, 4.0, epochs=2, **keys)).delta(0.8)
+    assert found.upper_evidence.source.endswith(theorem)
+    assert found.lower_evidence.source.endswith(theorem)
+
+
 def test_one_order_with_the_last_batch_kept():
     """Every epoch shows the size of the last batch again, so the Gaussian grows with sqrt(E) as well."""
     run = _run(60_000, 256, 20.0, epochs=16, reshuffle="once", last_batch="keep")

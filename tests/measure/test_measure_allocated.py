@@ -1,4 +1,4 @@
-"""Shuffling and balls-and-bins: replaced records, mixed phases, attacks that can be run, and no jaw out of order.
+"""Shuffling and balls-and-bins: replaced records, mixed phases, attacks that can be run, and no bound out of order.
 
 The simulations run the mechanism itself: batches come from the sampler, sums are released with noise, and the test
 is the one that the evidence describes.
@@ -157,7 +157,7 @@ def test_the_attack_on_a_replaced_record_is_one_of_independent_batches() -> None
 
 
 def test_a_replaced_record_in_independent_batches() -> None:
-    """Balls-and-bins: simulated with opposite gradients and zeros around, the likelihood ratio test attains the jaw."""
+    """Simulated with opposite gradients and zeros around, the likelihood ratio test attains the bound."""
     run, epsilon = dealt("balls-and-bins", 3, 1, 1.2, adjacency="substitute"), 0.4
     bracket, width = measure(run).delta(epsilon), 1 / 1.2
     scores = []
@@ -313,7 +313,7 @@ def test_notes_say_why_the_bracket_is_open_and_what_closes_it() -> None:
     assert "the attack reaches what is proven" in " ".join(measure(dealt("balls-and-bins", 10, 1, 1.0)).notes)
 
 
-# No jaw out of order
+# No bound out of order
 
 
 def random_phases(rng: random.Random, adjacency: str, view: str) -> list[Run]:
@@ -356,12 +356,12 @@ def check_order(seed: int, number: int, replaced_share: float) -> None:
             assert asked(measure(zeroed, tolerance=0.05), question).lower <= bracket.upper
 
 
-def test_no_lower_jaw_exceeds_an_upper_jaw() -> None:
+def test_no_lower_bound_exceeds_an_upper_bound() -> None:
     """Fifty random runs of all samplers, views, adjacencies and phases."""
     check_order(seed=1, number=50, replaced_share=0.1)
 
 
 @pytest.mark.slow
-def test_no_lower_jaw_exceeds_an_upper_jaw_in_thousands_of_runs() -> None:
+def test_no_lower_bound_exceeds_an_upper_bound_in_thousands_of_runs() -> None:
     """The same for two thousand runs, a third of them with a replaced record."""
     check_order(seed=2, number=2000, replaced_share=0.33)

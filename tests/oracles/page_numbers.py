@@ -39,7 +39,7 @@ MADE_OF = (
     "participations|examples|cores|digits|gradients|pairs|trials|epochs of MNIST|Poisson steps|other records"
 )
 NAMED = (
-    "[Ss]ections?|[Tt]heorems?|[Ll]emmas?|[Cc]ases?|[Tt]ables?|[Ff]igures?|[Pp]ropositions?|[Cc]onjectures?|Corollary|Appendix|"
+    "[Ss]ections?|[Tt]heorems?|[Ll]emmas?|[Cc]ases?|[Tt]ables?|[Ff]igures?|[Pp]ropositions?|[Cc]onjectures?|Corollary|Attack|Appendix|"
     "[Ss]teps?|[Tt]ier|[Rr]ank|[Vv]ersions?|[Ll]ayer|[Ss]tatus:?|[Ss]tatus of|ends? with|capability|IEEE|SP|request|"
     "issue|Equations?|confidence|radices|since|releases?|opacus|tf-privacy|pfl|Flower|Opacus|PyTorch|JAX|JAX-Privacy|"
     "dp-accounting|NVFlare|riskcal|PLD_accounting|Ray|joblib|optax|Python|NCCL"

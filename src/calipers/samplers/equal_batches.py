@@ -92,7 +92,7 @@ class EqualBatches(Sampler):
         )
 
 
-ADD_REMOVE = "calipers:add-remove"
+ADD_REMOVE, _WITH_LAST, _ONE_ORDER = "calipers:add-remove", "calipers:add-remove-kept", "calipers:add-remove-once"
 _HIDDEN = (
     "Adding or removing a record changes one hidden batch of an epoch: the record takes the place of a random member, "
     "which goes to the dropped remainder, so this one sum moves by up to twice the clipping norm"
@@ -221,8 +221,8 @@ def added_or_removed(run: RunFields) -> Analysis:
 
     Returns:
         Per epoch the allocation pair with a shift of 2/sigma (participation M B / N), times, where a last batch is
-        kept, one Gaussian of shift 1/sigma: proven and attained (`calipers:add-remove`). One order for all epochs is
-        one epoch at noise sigma / sqrt(E).
+        kept, one Gaussian of shift 1/sigma: proven and attained (`calipers:add-remove`, `calipers:add-remove-kept`).
+        One order for all epochs is one epoch at noise sigma / sqrt(E) (`calipers:add-remove-once`).
 
     Raises:
         UnsupportedError: where neither neighbor takes the same number of steps, or the unit has several records.
@@ -254,12 +254,13 @@ def added_or_removed(run: RunFields) -> Analysis:
         )
     more = (*hidden[1:], *(((last, 1),) if last is not None else ()))
     description = f"{_OPPOSED}{_LAST if epochs else ''}."
-    attack = Attack(*hidden[0], ADD_REMOVE, description, additional=more)
+    statement = _ONE_ORDER if once else _WITH_LAST if epochs else ADD_REMOVE
+    attack = Attack(*hidden[0], statement, description, additional=more)
     if once and run.noise_multiplier < least * math.sqrt(run.begun_epochs):
         moved = shift * math.sqrt(4.0 * run.begun_epochs + epochs)
         known = Proof(release(moved), 1, "dong2022:cor3.3+cor2.13", f"{_KEPT if epochs else _HIDDEN}; revealed, it is")
         return Analysis((known,), attack)
-    return Analysis((Proof(*hidden[0], ADD_REMOVE, _KEPT if epochs else _HIDDEN, additional=more),), attack)
+    return Analysis((Proof(*hidden[0], statement, _KEPT if epochs else _HIDDEN, additional=more),), attack)
 
 
 class CutScheme(Scheme):
