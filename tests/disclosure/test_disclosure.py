@@ -51,6 +51,15 @@ def test_the_short_form_has_ten_lines(found) -> None:
     assert all(line.startswith("- ") for line in lines)
 
 
+@pytest.mark.parametrize("form", ["short", "model-card", "checklist"])
+def test_mu_is_not_said_to_sum_up_small_rates(form) -> None:
+    """As docs/howto/report.md says, of a run whose regret is below 0.01 and of one where it is not."""
+    for run, said in ((RUN.replace(steps=500, noise_multiplier=8.0), True), (RUN.replace(noise_multiplier=0.7), False)):
+        text = render(disclose(measure(run), about=ABOUT), form)
+        assert ("sums up the curve, except at false positive rates of about 0.01 and below." in text) is said
+        assert ("mu does not sum up the curve." in text) is not said
+
+
 def test_no_attack_is_claimed_where_the_run_only_bounds(measurement) -> None:
     """A lower bound of the description is none of the training."""
     bound = disclose(measurement, attained=False, how="attached", conditions=["The loop broke off."], about=ABOUT)

@@ -206,6 +206,15 @@ def test_exports_mark_the_words_of_a_receipt(form, honest) -> None:
     assert "\x1b" not in result.stdout
 
 
+@pytest.mark.parametrize("form", ["short", "model-card", "checklist"])
+def test_exports_say_the_usual_condition_once(form, honest) -> None:
+    """It is Calipers' own, and no hearsay where a receipt repeats it."""
+    Path("r.json").write_text(json.dumps(honest))
+    result = call("export", "r.json", "--form", form)
+    assert result.stdout.count("The numbers hold only if the noise") == 1
+    assert "unverified" not in result.stdout
+
+
 def test_the_gate_says_what_became_of_a_receipt(honest) -> None:
     """One that contradicts its run is within no budget; what this computation words otherwise is said too."""
     Path("honest.json").write_text(json.dumps(honest))

@@ -16,8 +16,10 @@ from calipers.bracket import Bracket, Evidence, Kind
 from calipers.cli import main
 from calipers.errors import InputError
 from calipers.gate import Budget, read_described
+from calipers.measure import measure
 from calipers.provenance import digest, is_intact
 from calipers.receipts import Confirmation, receipt, verify_receipt, write_receipt
+from calipers.reports.answers import Questions, answer
 from calipers.reports.schema import schema_of
 from calipers.run import Run
 
@@ -65,6 +67,46 @@ def test_what_somebody_named_is_declared_and_a_default_is_assumed() -> None:
         defaults = ("sampler", "divisor", "adjacency", "view", "batches", "neighbors", "unit")
         assert {facts[fact] for fact in defaults} == {how}
         assert {facts[fact] for fact in ("sample rate", "steps", "noise multiplier")} == {"declared"}
+
+
+EPOCHS = {"dataset_size": 1050, "batch_size": 100, "epochs": 2, "noise_multiplier": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps", "batches"),
+    [
+        ({}, "assumed", "assumed"),
+        ({"dataset_size": 1000}, "declared", "assumed"),
+        ({"epochs": None, "steps": 20}, "declared", "assumed"),
+        ({"sampler": "shuffle"}, "assumed", "assumed"),
+        ({"sampler": "shuffle", "last_batch": "drop"}, "declared", "assumed"),
+        ({"sampler": "shuffle", "last_batch": "keep", "reshuffle": "every-epoch"}, "declared", "declared"),
+        ({"sampler": "poisson"}, "assumed", "assumed"),
+        ({"sampler": "poisson", "derived_rate": "public"}, "assumed", "declared"),
+    ],
+)
+def test_steps_that_follow_from_epochs_are_assumed_where_records_are_left_over(changes, steps, batches) -> None:
+    """1,050 / 100: an epoch may have 10 steps or 11. What nobody said about order and rate is assumed of the batches.
+
+    The run that is read back from a receipt names all its keys, and confirms it.
+    """
+    adjacency = "zero-out" if "last_batch" in changes else None
+    record = receipt(Run.from_dict({**EPOCHS, "adjacency": adjacency} | changes), tolerance=0.1)
+    facts = {one["fact"]: one["how"] for one in record["executed"]["facts"]}
+    assert (facts["steps"], facts["batches"]) == (steps, batches)
+    assert verify_receipt(json.loads(json.dumps(record))).standing is Confirmation.CONFIRMED
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "shuffle"])
+def test_a_receipt_has_the_notes_of_the_report(sampler) -> None:
+    """How many steps an epoch has, what a kept last batch is, that a delta is large: all but verdicts."""
+    run = Run(**EPOCHS, sampler=sampler)
+    notes = receipt(run, deltas=(5e-4,), tolerance=0.05)["measurement"]["notes"]
+    reported = answer(measure(run, tolerance=0.05), Questions(deltas=(5e-4,))).notes
+    assert notes == [note for note in reported if "an explicit attack shows an epsilon" not in note]
+    said = {"poisson": "An epoch is counted as floor(1,050/100)", "shuffle": "is last_batch = 'keep'"}[sampler]
+    assert any(said in note for note in notes)
+    assert any("delta = 5e-4 is not far below 1/N" in note for note in notes)
 
 
 def test_a_receipt_that_calls_its_defaults_declared_is_confirmed(honest) -> None:

@@ -7,11 +7,14 @@ import pytest
 from calipers import Run, measure
 from calipers.calibrate import solve
 from calipers.gate import Budget, check
+from calipers.phases import as_phases, load_runs
+from calipers.receipts.executed import declared
 from calipers.reports.answers import Questions
 from calipers.reports.document import Table
 from calipers.reports.html import to_html
+from calipers.reports.records import run_record
 from calipers.reports.report import brief_calibration, report_measurement
-from calipers.reports.sections import run_section
+from calipers.reports.sections import run_file, run_section
 from calipers.reports.terminal import to_text
 
 DIVIDED = {"dataset_size": 40, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"}
@@ -90,6 +93,21 @@ def test_settings_that_nobody_named_are_marked() -> None:
     everything = Run(**run.to_dict(), unit="user", records_per_unit=1)
     assert "(assumed)" not in to_html(report_measurement(measure(everything, tolerance=0.05), Questions()).document)
     assert "Assumed" not in words(everything)
+
+
+def test_the_run_file_of_a_report_assumes_what_the_run_did(tmp_path) -> None:
+    """Read back it is the same run, and a receipt of it declares no more; so are phases."""
+    runs = (Run(**DIVIDED), Run(dataset_size=40, batch_size=9, epochs=5, noise_multiplier=2.0, view="worst-case"))
+    path = tmp_path / "run.toml"
+    for phases in ((runs[0],), (runs[1],), runs):
+        path.write_text(run_file(phases))
+        again, phases = load_runs(path), as_phases(phases)
+        assert again == phases
+        assert [run.assumed for run in again] == [run.assumed for run in phases]
+        assert run_record(again) == run_record(phases)
+        assert declared(again).facts == declared(phases).facts
+    assert '# assumed: last_batch = "drop"\n' in run_file(runs[:1])
+    assert '\nview = "worst-case"\n' in run_file(runs[1:])
 
 
 def test_what_reshuffle_means_is_said_for_each_sampler() -> None:

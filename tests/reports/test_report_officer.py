@@ -13,12 +13,13 @@ import calipers as cp
 from calipers.bracket import Bracket
 from calipers.guarantee import Guarantee
 from calipers.measure import measure
+from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.reports.answers import Questions, answer
 from calipers.reports.document import Number, Prose, Section, Table
 from calipers.reports.html import to_html
 from calipers.reports.markdown import to_markdown
 from calipers.reports.officer import BASELINES, SECRETS, reading_section, signature_section, success_cells
-from calipers.reports.paragraph import paragraph
+from calipers.reports.paragraph import paragraph, report_this
 from calipers.reports.readings import is_claimed_run
 from calipers.reports.records import measurement_document
 from calipers.reports.report import report_measurement
@@ -77,10 +78,19 @@ def test_definitions_and_limits_are_there(report):
 
 
 def test_the_number_of_records_is_not_covered_where_neighbors_differ_by_it(report):
-    said = "It names the number of records, and no number here covers publishing that"
-    assert said in to_markdown(report.document)
+    named, covered = "It gives away the number of records", "The number of records: no number here covers publishing it"
+    words = to_markdown(report.document)
+    (item,) = (line for line in words.splitlines() if covered in line)
+    assert named in words
+    for place in ("Report this", "A paragraph to paste", "To sign"):
+        assert f"'{place}'" in item
+        assert "0.1" in words.partition(place)[2]  # the rate, in each of them
+    assert "rounding it does not hide it" in item
     zeroed = report_measurement(measure(RUN.replace(adjacency="zero-out")), Questions())
-    assert said not in to_markdown(zeroed.document)
+    rated = report_measurement(measure(cp.Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)), Questions())
+    for other in (zeroed, rated):
+        assert named not in to_markdown(other.document)
+        assert covered not in to_markdown(other.document)
 
 
 def test_the_isolated_view_promises_no_secret_and_has_nothing_to_sign():
@@ -247,7 +257,16 @@ def test_a_guess_knows_the_training_that_the_proof_compares_with(changes, refere
     words = to_markdown(report_measurement(measure(RUN.replace(**changes)), Questions()).document)
     assert reference in words
     name = changes.get("unit", "record")
-    assert f"Where it is known that the {name} is in the data, the proofs for removing," in words
+    own = changes.get("adjacency", "add-remove")
+    others = {
+        "add-remove": "zero-out or substitute",
+        "zero-out": "add-remove (unless it is for adding only) or substitute",
+        "substitute": "add-remove (unless it is for adding only) or zero-out",
+    }[own]
+    assert (
+        f"The table uses this report's relation alone. Where it is known that the {name} is in the data, the upper "
+        f"numbers of a report with adjacency {others} bound the same attackers too" in words
+    )
     whole = "all records of the patient" if name == "patient" else "the record itself"
     assert f"Reconstruction: the secret is {whole}." in words
 
@@ -275,6 +294,44 @@ def test_the_answers_of_the_attacker_are_those_to_the_question():
     assert "says 'the first' where that is right (or 'the second'" in words
 
 
+def test_a_rare_diagnosis_has_a_row_of_its_own(report):
+    """Who guesses 'no' is right 99 times in 100, so the attack is not held against 1 in 100."""
+    (table,) = [block for block in section(report, SECRETS).blocks if isinstance(block, Table)]
+    names = [row[0] for row in table.rows]
+    assert names == ["99 in 100", "1 in 2", "1 in 10", "1 in 100", "1 in 1,000", "1 in 1,000,000"]
+    assert "is not the row '1 in 100': its best guess is 'no', right 99 times in 100" in to_markdown(report.document)
+    bracket = measure(RUN).success(0.99)
+    assert 0.99 <= bracket.lower <= bracket.upper < 1
+
+
+def test_a_report_names_the_factor_of_its_own_epsilon(report):
+    """Rounded up; beyond e^20 the notes say what there is to say."""
+    text = to_markdown(report.document)
+    epsilon, factor = text.partition("; here e^")[2].split(". ")[0].split(" is at most ")
+    assert float(epsilon) >= measure(RUN).epsilon(1e-5).upper
+    assert math.exp(float(epsilon)) <= float(factor.replace(",", "")) <= 1.01 * math.exp(float(epsilon))
+    large = report_measurement(measure(RUN.replace(noise_multiplier=0.3)), Questions())
+    assert "here e^" not in to_markdown(large.document)
+
+
+def test_every_delta_that_was_asked_for_is_signed():
+    """Of two, both pairs, with what an attack shows at each; a delta without a finite epsilon is no pair."""
+    found = measure(RUN)
+    answers = answer(found, Questions(deltas=(1e-5, 1e-6)))
+    first, second = answers.epsilon
+    pairs = (
+        f"({ceil_digits(first.bracket.upper)}, 1e-5)- and ({ceil_digits(second.bracket.upper)}, 1e-6)-differentially"
+    )
+    shown = f"at least {floor_digits(first.bracket.lower)} at delta = 1e-5 and {floor_digits(second.bracket.lower)} at"
+    (signed,) = signature_section(answers)
+    for text in (report_this(answers), paragraph(answers, 0.05), signed.blocks[0].text):
+        assert pairs in text
+        assert shown in text
+    endless = dataclasses.replace(second, bracket=dataclasses.replace(second.bracket, upper=math.inf))
+    readings = (first, endless, *answers.readings[2:])
+    assert "1e-6" not in report_this(dataclasses.replace(answers, readings=readings))
+
+
 def test_words_about_pictures_are_not_in_a_form_without_pictures(report):
     words = to_markdown(report.document)
     for seen in ("shaded", "diagonal", "axes", "left end", "looks like"):
@@ -282,12 +339,11 @@ def test_words_about_pictures_are_not_in_a_form_without_pictures(report):
 
 
 def test_an_overstated_advantage_is_not_held_against_its_lower_bound():
-    """What is overstated is the truth, which may lie above the lower bound: by no more than mu's own exceeds it."""
+    """What is overstated is what the best attacker reaches: by no more than mu's own exceeds it."""
     run = RUN.replace(noise_multiplier=8.0)
     found = measure(run, tolerance=0.05)
     answers = answer(found, Questions())
     text = paragraph(answers, 0.05)
-    assert "true advantage, which may lie above the lower bound stated for it, by at most" in text
-    printed = float(text.partition("stated for it, by at most ")[2].split()[0])
+    printed = float(text.partition("it overstates the best attacker's advantage by at most ")[2].split()[0])
     mu = float(text.partition("mu = ")[2].split()[0])
     assert math.erf(mu / math.sqrt(8.0)) - found.advantage().upper <= printed

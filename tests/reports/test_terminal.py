@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import calipers as cp
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.errors import InputError
-from calipers.reports.answers import Questions, answer, meaningless
+from calipers.reports.answers import Questions, answer, large_deltas, meaningless
 from calipers.reports.chart import Interval, Intervals, axis_for
 from calipers.reports.files import check_report_path
 from calipers.reports.html import to_html
@@ -140,6 +140,24 @@ def test_a_delta_that_lets_records_out_is_noted():
     assert notes[0].startswith("delta = 1e-5 is not below 1/N = 1e-7")
     assert "delta = 1e-8" in notes[0]
     assert not list(meaningless(answer(cp.measure(run), Questions(deltas=(1e-8,)))))
+
+
+@pytest.mark.parametrize(
+    ("size", "delta", "said"),
+    [
+        (60_000, 1e-5, "delta = 1e-5 is not far below 1/N = 1.67e-5"),
+        (60_000, 1e-6, ""),  # what the note asks for: 0.1/N, rounded down
+        (60_000, 2e-6, "such as delta = 1e-6."),
+        (10_000, 1e-5, ""),
+        (10_001, 1e-5, "is not far below 1/N = 1e-4"),
+    ],
+)
+def test_a_delta_above_a_tenth_of_one_in_n_is_noted(size, delta, said):
+    """As the report advises: much smaller than 1/N."""
+    runs = (cp.Run(dataset_size=size, batch_size=100, steps=10, noise_multiplier=5.0),)
+    found = list(large_deltas(runs, [delta]))
+    assert len(found) == bool(said)
+    assert said in "".join(found)
 
 
 def test_an_epsilon_beyond_meaning_and_nothing_hidden_are_noted():

@@ -117,7 +117,9 @@ def _mu(found: Disclosure) -> str:
     if math.isinf(answers.mu.upper):
         return f"no finite mu is proven up to delta0 = {setting(answers.delta0)}."
     mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
-    fits = "sums up the curve" if regret < GOOD_REGRET else "does not sum up the curve"
+    fits = "does not sum up the curve"
+    if regret < GOOD_REGRET:
+        fits = f"sums up the curve, except at false positive rates of about {GOOD_REGRET:g} and below"
     where = f"up to delta0 = {setting(answers.delta0)}, regret at most {ceil_digits(regret)}"
     return f"mu-GDP with mu = {mu} {where}: mu {fits}."
 

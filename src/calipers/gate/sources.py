@@ -24,6 +24,7 @@ from calipers.phases import as_phases, load_runs
 from calipers.provenance import is_intact
 from calipers.reading import read_bounded
 from calipers.run import Run
+from calipers.scope import FIXED
 
 MOST_BYTES = 50_000_000
 
@@ -46,8 +47,9 @@ class Described:
 
     @property
     def in_its_words(self) -> tuple[str, ...]:
-        """Reasons and conditions as what they are: what the writer of the receipt says."""
-        words = [json.dumps(" ".join(text.split()), ensure_ascii=False) for text in (*self.reasons, *self.conditions)]
+        """Reasons and conditions as what they are: what the writer of the receipt says, beside the usual condition."""
+        said = [" ".join(text.split()) for text in (*self.reasons, *self.conditions)]
+        words = [json.dumps(text, ensure_ascii=False) for text in said if text != FIXED]
         return tuple(f"The receipt says, unverified: {text}" for text in words)
 
 

@@ -5,7 +5,8 @@
     probed     the implementation was run as a black box (`calipers probe`)
 
 A fact that nobody stated is listed as "not stated": a reader must see the gap. One that the measurement cannot do
-without, and for which a default stands in, is listed as "assumed". A probe shows neither the neighboring relation nor
+without, and for which a default stands in, is listed as "assumed"; so are steps that were computed from epochs by
+leaving out what does not fill a batch. A probe shows neither the neighboring relation nor
 the length of the training: in its receipts these are declared or assumed.
 """
 
@@ -21,8 +22,9 @@ from typing import Any
 from calipers.errors import InputError, UnsupportedError
 from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, SCOPE_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
+from calipers.run_keys import whole
 from calipers.run_meanings import DEFAULTS
-from calipers.scope import FIXED, batches_text, last_batch_matters, neighbors_text, unit_text
+from calipers.scope import FIXED, assumed_settings, batches_text, last_batch_matters, neighbors_text, unit_text
 
 DECLARED, ATTACHED, PROBED = WAYS
 UNSTATED, ASSUMED = "not stated", "assumed"
@@ -86,6 +88,8 @@ _BATCHES, _NEIGHBORS, _UNIT = SCOPE_FACTS
 _UNSEEN = ("adjacency", "view", _NEIGHBORS, _UNIT)
 """What nobody can see in a training, watched or probed: it is a choice of whoever reports."""
 _LENGTH = "steps"
+_DRAWN = {"sampler", "reshuffle", "derived_rate"}
+"""What the words about batches say, beside what becomes of the last one."""
 UNPROBED = (*_UNSEEN, _LENGTH)
 """What a probe does not see; earlier versions called it probed all the same."""
 
@@ -93,8 +97,16 @@ UNPROBED = (*_UNSEEN, _LENGTH)
 def _assumed(run: Run) -> tuple[str, ...]:
     """The facts for which a default stands in, because nobody named the key."""
     facts = [fact for fact, name in RUN_FACTS.items() if name in run.assumed]
-    facts += [_BATCHES] * ("sampler" in run.assumed or last_batch_matters(run))
+    facts += [_BATCHES] * (last_batch_matters(run) or not _DRAWN.isdisjoint(assumed_settings(run)))
+    facts += [_LENGTH] * ("last_batch" in run.assumed and _leaves_over(run))
     return (*facts, *[_NEIGHBORS] * ("adjacency" in run.assumed), *[_UNIT] * (run.unit is None))
+
+
+def _leaves_over(run: Run) -> bool:
+    """Whether steps were computed from epochs, counting full batches only of records that are not used up by them."""
+    if run.epochs is None or run.last_batch == "keep":
+        return False
+    return whole(1 / run.mean_rate) is None if run.sizes is None else run.sizes[0] % run.sizes[1] > 0
 
 
 def assumable(runs: Sequence[Run], how: str) -> tuple[str, ...]:
@@ -110,8 +122,12 @@ def assumable(runs: Sequence[Run], how: str) -> tuple[str, ...]:
     usual = [fact for fact, name in RUN_FACTS.items() if any(getattr(r, name) == DEFAULTS.get(name) for r in runs)]
     near = any(run.adjacency != "substitute" for run in runs)
     drawn = any(
-        r.sampler == DEFAULTS["sampler"] or ("last_batch" in r.to_dict() and r.last_batch == "drop") for r in runs
+        r.sampler == DEFAULTS["sampler"]
+        or ("last_batch" in r.to_dict() and r.last_batch == "drop")
+        or ("reshuffle" in r.to_dict() and r.reshuffle == DEFAULTS["reshuffle"])
+        for r in runs
     )
+    usual += [_LENGTH] * any(map(_leaves_over, runs))
     usual += [*("adjacency", _NEIGHBORS) * near, *(_UNIT,) * any(r.unit is None for r in runs), *(_BATCHES,) * drawn]
     return tuple(fact for fact in usual if how == DECLARED or fact in _UNSEEN)
 

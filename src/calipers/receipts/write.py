@@ -25,6 +25,7 @@ from calipers.measure import Measurement, measure
 from calipers.phases import as_phases
 from calipers.provenance import sealed
 from calipers.receipts.executed import Executed, attached, declared, measuring_libraries, probed
+from calipers.reports.answers import large_deltas, noted
 from calipers.reports.files import write_whole
 from calipers.reports.records import run_record, strict, to_json
 from calipers.run import Run
@@ -102,7 +103,7 @@ def section_of(measurement: Measurement, attained: bool, deltas: Sequence[float]
         "epsilon": rows,
         "refuted": refuted(measurement.runs, rows),
         "closes": attained and measurement.closes,
-        "notes": list(measurement.notes),
+        "notes": noted(measurement.runs, [*large_deltas(measurement.runs, deltas), *measurement.notes]),
     }
 
 

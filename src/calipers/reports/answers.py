@@ -178,13 +178,7 @@ def answer(measurement: Measurement, questions: Questions, *, with_relations: bo
 
 def meaningless(answers: Answers) -> Iterator[str]:
     """Where a number is true and says little: a delta that lets records out, an epsilon too large, nothing hidden."""
-    size = answers.runs[0].dataset_size if answers.runs else None
-    for row in answers.epsilon:
-        if size is not None and row.at * size >= 1:
-            yield (
-                f"delta = {setting(row.at)} is not below 1/N = {nearest_digits(1 / size, 3)}: it allows publishing a "
-                f"record outright now and then; ask for delta = {nearest_digits(0.1 / size, 1)}, a tenth of 1/N."
-            )
+    yield from large_deltas(answers.runs, [row.at for row in answers.epsilon])
     if any(math.isinf(row.bracket.lower) for row in answers.epsilon):
         yield (
             "Everything may be shown with a probability above delta, so that no epsilon is finite there; at a larger "
@@ -202,6 +196,18 @@ def meaningless(answers: Answers) -> Iterator[str]:
         )
     if any(run.rate == 1 for run in answers.runs) and not answers.executed:
         yield "Every record is in every batch, so drawing batches hides nothing; the noise alone does."
+
+
+def large_deltas(runs: Sequence[Run], deltas: Sequence[float]) -> Iterator[str]:
+    """A note for each delta above a tenth of 1/N."""
+    size = runs[0].dataset_size if runs else None
+    for delta in deltas:
+        if size is not None and delta * size > 0.1 * (1 + 1e-9):
+            yield (
+                f"delta = {setting(delta)} is {'not' if delta * size >= 1 else 'not far'} below 1/N = "
+                f"{nearest_digits(1 / size, 3)}: it allows publishing a record outright now and then; ask for a "
+                f"tenth of 1/N or less, such as delta = {floor_digits(0.1 * (1 + 1e-9) / size, 1)}."
+            )
 
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
@@ -236,11 +242,15 @@ def _refuted(answers: Answers) -> Iterator[str]:
             )
 
 
+def noted(runs: Sequence[Run], measured: Sequence[str]) -> list[str]:
+    """What was noted, then the notes of the runs, about the unit."""
+    notes = [*measured, *(note for run in runs for note in run.notes)]
+    return list(dict.fromkeys(in_units(note, runs[0]) if runs else note for note in notes))
+
+
 def _with_notes(answers: Answers, measured: Sequence[str]) -> Answers:
     """The notes of the measurement, then those of the runs, then one for every end that is not finite."""
-    notes = [*measured, *(note for run in answers.runs for note in run.notes)]
-    if answers.runs:
-        notes = [in_units(note, answers.runs[0]) for note in notes]
+    notes = noted(answers.runs, measured)
     infinite = (reading for reading in answers.readings if math.isinf(reading.bracket.upper))
     notes += [f"No finite upper bound on {reading.name} is proven." for reading in infinite]
     return dataclasses.replace(answers, notes=tuple(dict.fromkeys(notes)))

@@ -9,22 +9,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.reports.answers import Answers
+from calipers.reports.answers import LARGEST_EPSILON, Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.evidence import BEHIND
 from calipers.reports.paragraph import report_this
 from calipers.reports.readings import comparable
+from calipers.run import ADJACENCIES
 from calipers.scope import NOT_DP, in_units, neighbors_text, only_side, question_text, unit_name, unit_text, verdicts
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
 
-BASELINES = (0.5, 0.1, 0.01, 1e-3, 1e-6)
+BASELINES = (0.99, 0.5, 0.1, 0.01, 1e-3, 1e-6)
 _SHARE = 0.01
 """How often a guess isolates somebody in the example of singling out: a chosen round number, far below certainty."""
 SECRETS = "Reconstruction, attribute inference, singling out"
@@ -56,8 +58,8 @@ def reading_section(answers: Answers) -> Section:
         f"It bounds how much what is released can differ between the two, and so how much it can reveal about {who}.",
         "epsilon and delta: what happens with probability p in one of the two trainings happens with probability at "
         "most e^epsilon p + delta in the other. epsilon = 0 with delta = 0 is perfect privacy; e^1 is 2.7, e^3 is 20, "
-        "e^8 is 2,981. No value is the border between safe and unsafe: compare what an attacker gets, in the tables "
-        "below, with what a guess gets.",
+        f"e^8 is 2,981{_own_factor(answers)}. No value is the border between safe and unsafe: compare what an attacker "
+        "gets, in the tables below, with what a guess gets.",
         f"delta has to be smaller than 1 divided by the number of people{_people(answers)}, and better is much "
         "smaller: publishing all data of one person drawn at random has epsilon = 0 at a delta of that size. Where "
         "nobody named a delta, 1e-5 is taken.",
@@ -70,10 +72,8 @@ def reading_section(answers: Answers) -> Section:
         "mu (of Gaussian differential privacy, mu-GDP) bounds the same by one number: distinguishing the two trainings "
         "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
         "was drawn, except with a failure probability delta0, with which everything may be shown.",
-        "The regret says how far that overstates the attacker. A trade-off curve has the smallest false negative rate "
-        "at each false positive rate. Raise both error rates of mu's curve by the regret at once, and the curve lies "
-        "nowhere below the run's (made convex); so mu overstates the advantage by at most twice the regret, and at one "
-        "false positive rate the gap can be larger.",
+        "The regret says how far that overstates the attacker: mu overstates the advantage by at most twice the "
+        "regret. At one false positive rate the gap can be larger.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
         f"nobody has thought of.{_SECRET if answers.stated is None else ''}",
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
@@ -90,6 +90,16 @@ _SECRET = (
     " That attacker does not see everything: the noise, and who was in which batch where batches are drawn at random, "
     "stay secret."
 )
+
+
+def _own_factor(answers: Answers) -> str:
+    """e^epsilon of this report, rounded up."""
+    row = answers.leading
+    if row.quantity != "epsilon" or not row.bracket.upper <= LARGEST_EPSILON:
+        return ""
+    epsilon = ceil_digits(row.bracket.upper)
+    factor = Decimal(ceil_digits(math.exp(float(epsilon)) * (1.0 + 1e-12), 3))
+    return f"; here e^{epsilon} is at most {factor:,f}"
 
 
 def _people(answers: Answers) -> str:
@@ -139,11 +149,16 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     whole = f"all records of the {unit_name(answers.runs)}" if _several(answers) else "the record itself"
     items = (
         "Attribute inference: the secret is an attribute, such as a diagnosis. The guess is right with the probability "
-        "of the most likely value.",
+        "of the most likely value. A diagnosis that 1 person in 100 has is not the row '1 in 100': its best guess is "
+        "'no', right 99 times in 100. How often those who have it are recognized, at a given rate of false alarms, is "
+        "a test between two values of the record: what a report with adjacency substitute says an attacker gets.",
         f"Reconstruction: the secret is {whole}. The guess is right with the probability that the best fixed answer is "
         'near enough, whatever "near enough" means.',
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
-        "The guess is right with the share of the population that the description fits.",
+        "The guess is right with the share of the population that the description fits. Cohen and Nissim (2020) speak "
+        "of singling out where a description fits exactly one record, whoever it is. Whether either is what a law "
+        "calls singling out is not decided here, and no number here measures linking: telling which records of two "
+        "datasets are of one person.",
     )
     rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *success_cells(k, bracket)) for k, bracket in found]
     table = Table(
@@ -175,15 +190,18 @@ def _about_proof(answers: Answers) -> str:
     proof = "Why the upper numbers hold is proven in docs/success.md of Calipers."
     if answers.stated is not None:
         return proof
-    name = unit_name(answers.runs)
+    name, own = unit_name(answers.runs), relation(answers)
+    others = " or ".join(
+        f"{one} (unless it is for adding only)" if one == "add-remove" else one for one in ADJACENCIES if one != own
+    )
     if only_side(answers.runs) == "adding":
         return (
             f"{proof} Here they are about a {name} that is added to the data of the run, since nothing finite holds "
             f"for removing one. For the secret of a {name} that is in them, measure zero-out or substitute."
         )
     return (
-        f"{proof} Where it is known that the {name} is in the data, the proofs for removing, for zeroing out and for "
-        "substituting it bound the same attackers, and the smallest number counts."
+        f"{proof} The table uses this report's relation alone. Where it is known that the {name} is in the data, the "
+        f"upper numbers of a report with adjacency {others} bound the same attackers too; the smallest may be used."
     )
 
 
@@ -255,10 +273,28 @@ def uncovered_section(answers: Answers) -> Section:
         "which batch.",
         f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
         "Other releases: models, statistics or logs made from the same data add up with this one.",
+        *_size(answers),
         "The description: the numbers are about the run as it is described here. Calipers can also test the code "
         "(probes, audits) and record what was executed (receipts): ask for one.",
     )
     return Section("What the numbers do not cover", (Items(texts),))
+
+
+def _size(answers: Answers) -> tuple[str, ...]:
+    """That this report gives away the number of records, which neighbors differ by."""
+    if not names_size(answers):
+        return ()
+    text = (
+        "The number of records: no number here covers publishing it. It follows also from the rate, or from the "
+        "batches of an epoch and the remainder, so rounding it does not hide it. If it is secret, leave all of these "
+        "out of what is published, also where 'Report this', 'A paragraph to paste' and 'To sign' have them."
+    )
+    return (in_units(text, answers.runs[0]),)
+
+
+def names_size(answers: Answers) -> bool:
+    """Whether the report says how many records there are, where neighbors differ by that."""
+    return any(run.dataset_size is not None and run.adjacency == "add-remove" for run in answers.runs)
 
 
 def signature_section(answers: Answers) -> tuple[Section, ...]:
@@ -285,4 +321,4 @@ def _unit(answers: Answers) -> str:
 
 
 def _one_in(baseline: float) -> str:
-    return f"1 in {round(1 / baseline):,}"
+    return f"1 in {round(1 / baseline):,}" if baseline <= 0.5 else f"{round(100 * baseline)} in 100"

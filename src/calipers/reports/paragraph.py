@@ -83,13 +83,12 @@ def _gaussian(answers: Answers) -> str:
     isolated = any(run.view == "isolated" for run in answers.runs)
     guarantee = (
         f"{'Against that adversary the' if isolated else 'The'} run is proven to be mu-GDP with mu = {mu} {where} "
-        f"(regret at most {ceil_digits(regret)}; "
-        "non-asymptotic, as proposed by Gomez et al., 2025)."
+        f"(regret at most {ceil_digits(regret)}; reported as Gomez et al., 2025, propose)."
     )
     if regret < GOOD_REGRET:
         meaning = (
-            f"With a regret below {GOOD_REGRET:g} this mu sums up the trade-off curve: it overstates an attacker's "
-            f"true advantage, which may lie above the lower bound stated for it, by at most {ceil_digits(2 * regret)} "
+            f"With a regret below {GOOD_REGRET:g} this mu sums up the trade-off curve: it overstates the best "
+            f"attacker's advantage by at most {ceil_digits(2 * regret)} "
             "(this says little about true positive rates at "
             f"false positive rates of about {GOOD_REGRET:g} and below: report those themselves)."
         )
@@ -118,7 +117,7 @@ def rounded_regret(answers: Answers, mu: str) -> float:
 def report_this(answers: Answers) -> str:
     """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
     row = answers.leading
-    lower, upper = floor_digits(row.bracket.lower), ceil_digits(row.bracket.upper)
+    lower = floor_digits(row.bracket.lower)
     if math.isinf(row.bracket.lower):
         return f"no guarantee; an attack shows that no {row.name} is finite."
     if math.isinf(row.bracket.upper):
@@ -127,9 +126,11 @@ def report_this(answers: Answers) -> str:
     if isinstance(row, Claimed):
         said_too = f", {said} (regret at most {ceil_digits(printed_regret(answers))})"
         summed_up = math.isfinite(answers.mu.upper) and printed_regret(answers) < GOOD_REGRET
-        said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
+        pairs, bounds, shown_at = _proven(answers)
+        said = f"{pairs}differentially private{said_too if summed_up else ''}"
         if any(run.view == "isolated" for run in answers.runs):
-            said = f"epsilon at most {upper} at delta = {setting(row.at)} ({NOT_DP})"
+            said = f"epsilon at most {bounds} ({NOT_DP})"
+        lower = shown_at if len(answers.epsilon) > 1 else lower
     if answers.stated is not None:
         adjacency = answers.stated.adjacency
         own = (
@@ -152,6 +153,15 @@ def _attacked(answers: Answers) -> bool:
     return not answers.executed or answers.advantage.lower > 0
 
 
+def _proven(answers: Answers) -> tuple[str, str, str]:
+    """Every delta with a finite epsilon: the pairs, the bounds, and what attacks show there."""
+    rows = [row for row in answers.epsilon if math.isfinite(row.bracket.upper)]
+    pairs = [f"({ceil_digits(row.bracket.upper)}, {setting(row.at)})-" for row in rows]
+    bounds = [f"{ceil_digits(row.bracket.upper)} at delta = {setting(row.at)}" for row in rows]
+    shown = [f"{floor_digits(row.bracket.lower)} at delta = {setting(row.at)}" for row in rows]
+    return _listed(pairs), _listed(bounds), _listed(shown)
+
+
 def _epsilons(answers: Answers, tolerance: float) -> list[str]:
     """(epsilon, delta) as proven, and how much of it attacks show."""
     proven = [row for row in answers.epsilon if math.isfinite(row.bracket.upper)]
@@ -162,19 +172,15 @@ def _epsilons(answers: Answers, tolerance: float) -> list[str]:
     ]
     if not proven:
         return sentences
-    pairs = [f"({ceil_digits(row.bracket.upper)}, {setting(row.at)})-" for row in proven]
-    shown = [f"{floor_digits(row.bracket.lower)} at delta = {setting(row.at)}" for row in proven]
-    words = f"It is {_listed(pairs)}differentially private (proof). An explicit attack shows an epsilon of at least "
+    pairs, bounds, shown = _proven(answers)
+    words = f"It is {pairs}differentially private (proof). An explicit attack shows an epsilon of at least "
     if any(run.view == "isolated" for run in answers.runs):
-        bounds = [f"{ceil_digits(row.bracket.upper)} at delta = {setting(row.at)}" for row in proven]
-        words = (
-            f"Epsilon is at most {_listed(bounds)} (proof; {NOT_DP}). An explicit attack shows an epsilon of at least "
-        )
+        words = f"Epsilon is at most {bounds} (proof; {NOT_DP}). An explicit attack shows an epsilon of at least "
     if not _attacked(answers):
-        return [*sentences, f"It is {_listed(pairs)}differentially private (proof); no attack is claimed."]
+        return [*sentences, f"It is {pairs}differentially private (proof); no attack is claimed."]
     if all(is_closed(row.bracket, tolerance) for row in proven):
-        return [*sentences, f"{words}{_listed(shown)}, so the bound is tight."]
-    return [*sentences, f"{words}{_listed(shown)}; where between attack and proof the truth lies is not known."]
+        return [*sentences, f"{words}{shown}, so the bound is tight."]
+    return [*sentences, f"{words}{shown}; where between attack and proof the truth lies is not known."]
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -33,6 +33,7 @@ from calipers.reports.document import (
 from calipers.reports.evidence import BEHIND, evidence_section
 from calipers.reports.figures import profile_figure, rate_figures
 from calipers.reports.officer import (
+    names_size,
     reading_section,
     relation,
     secrets_section,
@@ -85,7 +86,8 @@ def measurement_sections(
         curves_section(measurement, answers),
         claim_section(answers),
         Section(
-            "A paragraph to paste", (Prose(_PASTE + _size(answers)), Quote(paragraph(answers, measurement.tolerance)))
+            "A paragraph to paste",
+            (Prose(_PASTE + _SIZE * names_size(answers)), Quote(paragraph(answers, measurement.tolerance))),
         ),
         *notes_section(answers.notes),
         evidence_section(answers.evidence().items(), said_first=about_evidence(answers)),
@@ -100,16 +102,7 @@ _WHICH = (
     "for that one: the gradients become zero, and the place in the batches stays."
 )
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
-
-
-def _size(answers: Answers) -> str:
-    """That the paragraph publishes the exact number of records, which neighbors differ by."""
-    if all(run.dataset_size is None or run.adjacency != "add-remove" for run in answers.runs):
-        return ""
-    return (
-        " It names the number of records, and no number here covers publishing that: round it, if it is not public "
-        "anyway."
-    )
+_SIZE = " It gives away the number of records: if that is secret, see 'What the numbers do not cover'."
 
 
 def run_section(
@@ -173,10 +166,17 @@ _ANEW = {"every-epoch": "anew for every epoch", "once": "once for all epochs"}
 
 
 def run_file(runs: Sequence[Run]) -> str:
-    """The run as the text of a run file; several phases as [[phase]] tables."""
+    """The run as the text of a run file, with comments for what nobody named; several phases as [[phase]] tables."""
     if len(runs) == 1:
-        return runs[0].to_toml()
-    return "\n".join(f"[[phase]]\n{run.to_toml()}" for run in runs)
+        return _named_keys(runs[0])
+    return "\n".join(f"[[phase]]\n{_named_keys(run)}" for run in runs)
+
+
+def _named_keys(run: Run) -> str:
+    """Read back, the same run with the same assumptions."""
+    assumed = assumed_settings(run)
+    named = {key: value for key, value in run.to_dict().items() if key not in assumed}
+    return as_toml(named) + "".join(f"# assumed: {line}\n" for line in as_toml(assumed).splitlines())
 
 
 def calibrated_file(calibration: Calibration) -> str:
