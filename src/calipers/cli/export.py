@@ -91,5 +91,3 @@ def export_command(
         )
         text = render(found, form)
     write(text, output)
-    if output is not None:
-        click.echo(f"wrote {output}")
