@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -140,6 +141,9 @@ def _held(one: Described, budget: Budget) -> Checked:
 
     if one.runs:
         result = check(one.runs, budget, name=one.name, attained=one.attained)
+        if one.assumed:
+            said = f"{result.sentence} Assumed in the receipt, because not given: {', '.join(one.assumed)}."
+            result = dataclasses.replace(result, sentence=said)
     else:
         result = uncertified(one.name, (), budget, " ".join(one.in_its_words) or "the file says so.")
     return result if one.receipt is None else with_receipt(result, verify_receipt(one.receipt))

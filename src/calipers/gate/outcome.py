@@ -29,8 +29,8 @@ from calipers.scope import (
     FIXED_SHORT,
     NOT_DP,
     adjacency_notice,
-    assumed_settings,
     last_batch_matters,
+    left_open,
     only_side,
     scope_text,
 )
@@ -135,17 +135,9 @@ def _scope(runs: Sequence[Run]) -> str:
     said = " Nobody said what becomes of a last, shorter batch: it is taken to be dropped."
     notices = [said] if any(map(last_batch_matters, runs)) else []
     notices += [f" {text}" for text in (adjacency_notice(runs),) if text]
-    named = [each for run in runs for each in assumed_settings(run).items() if _is_said(run, each[0])]
-    if named:
-        notices.append(f" Assumed, because not given: {', '.join(f'{k} {v}' for k, v in dict(named).items())}.")
+    if named := left_open(runs):
+        notices.append(f" Assumed, because not given: {', '.join(f'{k} {v}' for k, v in named.items())}.")
     return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{''.join(notices)}"
-
-
-def _is_said(run: Run, key: str) -> bool:
-    """Of what was not given, what a description that is wrong about the loop most often leaves out."""
-    if key == "reshuffle":
-        return run.total_steps > run.steps_per_epoch
-    return key in ("sampler", "normalization", "derived_rate")
 
 
 def _large_delta(runs: Sequence[Run], budget: Budget) -> str:
