@@ -53,6 +53,8 @@ class Domain:
         """The value as a float (an int for integer domains), or `InputError`."""
         if value not in self:
             shown = repr(value) if isinstance(value, str) else _spelled(str(value))
+            if isinstance(value, str):
+                remedy = f"Write a number, without quotes. {remedy}".rstrip()
             raise InputError(f"Expected {name} in {self}, got {name}={shown}.{remedy and ' ' + remedy}")
         assert isinstance(value, numbers.Real)
         number = float(value)

@@ -142,7 +142,7 @@ def calipers_gate(request: pytest.FixtureRequest) -> TrainingGate:
     options = {} if marker is None else dict(marker.kwargs)
     try:
         if marker is None:
-            raise InputError("a test that uses calipers_gate is marked @pytest.mark.calipers(epochs=...).")
+            raise InputError("a test that uses calipers_gate must be marked @pytest.mark.calipers(epochs=...).")
         if marker.args or set(options) - set(_OPTIONS):
             raise InputError(f"the marker takes {', '.join(_OPTIONS)} by name.")
         if len([name for name in _LENGTHS if options.get(name)]) != 1:

@@ -180,6 +180,17 @@ def assumed_settings(run: Run) -> dict[str, object]:
     return {key: known[key] for key in run.assumed if key in known}
 
 
+def left_open(runs: Sequence[Run]) -> dict[str, object]:
+    """Of what nobody named, what a description that is wrong about the loop most often leaves out."""
+    return {
+        key: value
+        for run in runs
+        for key, value in assumed_settings(run).items()
+        if key in ("sampler", "normalization", "derived_rate")
+        or (key == "reshuffle" and run.total_steps > run.steps_per_epoch)
+    }
+
+
 def last_batch_matters(run: Run) -> bool:
     """Whether nobody said what becomes of a last, shorter batch, and there is one here or with one record more."""
     assumed = "last_batch" in run.assumed and "last_batch" in scheme_of(run).keys

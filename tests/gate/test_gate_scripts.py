@@ -241,6 +241,8 @@ def hook() -> dict[str, str]:
         ("run7.toml", True),
         ("pyproject.toml", False),
         ("run.json", False),
+        ("models/mnist.receipt.json", True),
+        ("models/mnist.receipt.json.bak", False),
         ("prune.toml", False),
         ("truncation.toml", False),
         ("runner/a.toml", False),
@@ -248,8 +250,9 @@ def hook() -> dict[str, str]:
     ],
 )
 def test_the_hook_is_shown_run_files(name: str, taken: bool) -> None:
-    """pre-commit searches its pattern in the path."""
+    """pre-commit searches its pattern in the path; a type would be required besides, also of one's own pattern."""
     assert bool(re.search(hook()["files"], name)) is taken
+    assert not {"types", "types_or"} & set(hook())
 
 
 def test_the_hook_stops_a_commit(tmp_path: Path) -> None:
@@ -292,7 +295,7 @@ def act(folder: Path, **inputs: str) -> tuple[subprocess.CompletedProcess[str], 
         "GITHUB_OUTPUT": str(output),
     }
     result = play(["bash", str(ROOT / ".ci" / "action-check")], folder, **more | inputs)
-    return result, output.read_text()
+    return result, output.read_text() if output.exists() else ""
 
 
 @pytest.mark.parametrize(
@@ -315,6 +318,54 @@ def test_the_action_fails_the_workflow(inputs: dict[str, str], status: int, said
     assert said in result.stdout
     assert output == f"status={status}\n"
     assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.parametrize("python", ["bare", "absent"])
+def test_where_calipers_does_not_run_no_status_is_claimed(python: str, tmp_path: Path) -> None:
+    """A Python without Calipers ends with 1, which at the gate means something else; a missing one with 127."""
+    (tmp_path / "bare").write_text('#!/bin/sh\necho "No module named calipers" >&2\nexit 1\n')
+    (tmp_path / "bare").chmod(0o755)
+    result, output = act(tmp_path, CALIPERS_RUNS="run.toml", CALIPERS_PYTHON=str(tmp_path / python))
+    assert (result.returncode, output) == (1, "")
+    assert result.stdout.startswith("::error title=Privacy budget not checked::")
+
+
+def test_a_pull_request_cannot_choose_what_the_workflow_names(tmp_path: Path) -> None:
+    """Neighbors and view are those of the inputs, whatever pyproject.toml says."""
+    weaker = 'adjacency = "zero-out"\nview = "isolated"\n'
+    (tmp_path / "pyproject.toml").write_text(BUDGET + weaker)
+    (tmp_path / "run.toml").write_text(PRIVATE + weaker)
+    assert act(tmp_path, CALIPERS_RUNS="run.toml")[1] == "status=0\n"
+    result, output = act(tmp_path, CALIPERS_RUNS="run.toml", CALIPERS_ADJACENCY="add-remove", CALIPERS_VIEW="isolated")
+    assert (result.returncode, output) == (2, "status=2\n")
+    assert "adjacency='add-remove'" in result.stdout
+    assert act(tmp_path, CALIPERS_RUNS="run.toml", CALIPERS_VIEW="worst-case")[1] == "status=2\n"
+
+
+def test_the_action_is_not_passed_by_breaking_the_project_file(tmp_path: Path) -> None:
+    """A syntax error took the rule about neighbors away."""
+    (tmp_path / "run.toml").write_text(PRIVATE + 'adjacency = "zero-out"\n')
+    budget = {"CALIPERS_EPSILON": "1", "CALIPERS_DELTA": "1e-5", "CALIPERS_RUNS": "run.toml"}
+    (tmp_path / "pyproject.toml").write_text('[tool.calipers]\nadjacency = "add-remove"\n')
+    assert act(tmp_path, **budget)[1] == "status=2\n"
+    (tmp_path / "pyproject.toml").write_text('[tool.calipers]\nadjacency = "add-remove"\n[tool.calipers\n')
+    result, output = act(tmp_path, **budget)
+    assert (result.returncode, output) == (2, "status=2\n")
+    assert "pyproject.toml" in result.stderr
+
+
+def test_the_plugin_refuses_a_project_file_that_it_cannot_read(tmp_path: Path) -> None:
+    """With the whole budget in the marker too: which neighbors it is about may stand there."""
+    (tmp_path / "pyproject.toml").write_text("[tool.calipers\n")
+    inner = tmp_path / "inner"  # pytest reads the one beside its own settings itself
+    inner.mkdir()
+    (inner / "pytest.ini").write_text("[pytest]\n")
+    test = "@pytest.mark.calipers(epochs=1, epsilon=9, delta=1e-5)\ndef test_within(calipers_gate):\n"
+    head = SUITE[: SUITE.index("@pytest")]
+    (inner / "test_privacy.py").write_text(f"{head}{test}    calipers_gate.declare(POISSON)\n")
+    result = play([sys.executable, "-m", "pytest", "-p", "calipers.pytest_plugin", "-rA"], inner)
+    assert result.returncode == 1, result.stdout
+    assert "pyproject.toml is not valid TOML" in result.stdout
 
 
 HOSTILE = {
@@ -340,14 +391,17 @@ HOSTILE = {
 def test_the_action_hands_over_all_names_behind_dashes(case: str, tmp_path: Path) -> None:
     """What Python is started with: our options, "--", and the words of `runs` as they are; the status is Python's."""
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" > started\nexit 7\n")
+    tried = 'if [ "$*" = "-P -m calipers --version" ]; then exit 0; fi'
+    python.write_text(f"#!/bin/sh\n{tried}\nprintf '%s\\0' \"$@\" > started\nexit 7\n")
     python.chmod(0o755)
     (tmp_path / "run.toml").touch()
     runs, _ = HOSTILE[case]
     inputs = {"CALIPERS_EPSILON": "3 --help", "CALIPERS_DELTA": "--help", "CALIPERS_JUNIT": "-h"}
+    inputs |= {"CALIPERS_ADJACENCY": "zero-out -h", "CALIPERS_VIEW": "--view"}
     result, output = act(tmp_path, CALIPERS_PYTHON=str(python), CALIPERS_RUNS=runs, **inputs)
     assert (result.returncode, output) == (7, "status=7\n")
-    options = ["--github", "--epsilon=3 --help", "--delta=--help", "--junit=-h"]
+    options = ["--github", "--epsilon=3 --help", "--delta=--help"]
+    options += ["--adjacency=zero-out -h", "--view=--view", "--junit=-h"]
     started = (tmp_path / "started").read_text().split("\0")[:-1]
     assert started == ["-P", "-m", "calipers", "check", *options, "--", *runs.split()]
     assert not (tmp_path / "hacked").exists()
@@ -411,6 +465,8 @@ def test_what_the_action_prints_commands_nothing_of_a_file_s(tmp_path: Path) -> 
     for inputs in ({}, {"CALIPERS_RUNS": "run.toml"}, {"CALIPERS_RUNS": "::set-output::x ##[error]x"}):
         result, output = act(tmp_path, **inputs)
         assert (result.returncode, output) == (2, "status=2\n")
-        lines = (result.stdout + result.stderr).splitlines()
-        assert lines
+        (own,) = result.stdout.splitlines()
+        title, said = own[2:].split("::")
+        assert title == "error title=Privacy budget not checked"
+        lines = [said, *result.stderr.splitlines()]
         assert not [line for line in lines if line.lstrip().startswith("::") or "##[" in line]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.kinds import REAL, option
+from calipers.cli.kinds import REAL, option, word
 from calipers.cli.options import SAME_AS_RUN, check_place, json_option, overwrite_option, run_option, write
 from calipers.cli.patience import patience
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
+from calipers.run import CHOICES
 
 if TYPE_CHECKING:
-    from calipers.gate import Checked
+    from calipers.gate import Budget, Checked, Described
 
 
 @click.command("check", short_help="Fail when a run is not proven to be within a budget.")
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 @run_option(SAME_AS_RUN + " Repeatable.", several=True)
 @option("--epsilon", REAL, "The budget: epsilon at --delta.")
 @option("--delta", REAL, "The budget's delta; there is no default.")
+@option("--adjacency", word(CHOICES["adjacency"]), "The budget's neighbors: runs that name other ones are refused.")
+@option("--view", word(CHOICES["view"]), "The budget's adversary: runs in the other view are refused.")
 @json_option
 @option("--github", bool, "Print GitHub workflow commands, shown as annotations in a pull request.")
 @option("--junit", None, "Also write the outcomes as JUnit XML.", called="junit_path", metavar="FILE")
@@ -31,6 +37,8 @@ def check_command(
     run_files: tuple[str, ...],
     epsilon: float | None,
     delta: float | None,
+    adjacency: str | None,
+    view: str | None,
     as_json: bool,
     github: bool,
     junit_path: str | None,
@@ -42,8 +50,8 @@ def check_command(
     verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
     word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
     file, or by [tool.calipers] in the nearest pyproject.toml; the first of these that has a key counts for it. A run
-    file cannot choose the isolated view, or other neighbors than a budget given elsewhere names; a budget
-    that names none takes those of the run.
+    file cannot choose the isolated view, other neighbors than a budget given elsewhere names, or a larger epsilon or
+    delta than pyproject.toml; a budget that names no neighbors takes those of the run.
     Without RUN, the files that `runs` in pyproject.toml names are checked.
 
     \b
@@ -72,11 +80,17 @@ def check_command(
     if as_json and github:
         raise InputError("--json and --github both choose what is printed; give one of them.")
     check_place(junit_path)
-    from calipers.gate.machine import github_commands, junit
+    from calipers.gate.machine import github_commands, github_refusal, junit
     from calipers.provenance import date
 
-    with patience("checking"):
-        found = _checked((*files, *run_files), {"epsilon": epsilon, "delta": delta})
+    options = {"epsilon": epsilon, "delta": delta, "adjacency": adjacency, "view": view}
+    try:
+        with patience("checking"):
+            found = _checked((*files, *run_files), options)
+    except (InputError, UnsupportedError) as error:
+        if github:
+            click.echo(github_refusal(str(error)), nl=False)
+        raise
     status = max(one.outcome.exit_status for one in found)
     if junit_path is not None:
         write(junit(found, date()), junit_path)
@@ -92,28 +106,58 @@ def check_command(
     sys.exit(status)
 
 
-def _checked(files: tuple[str, ...], options: dict[str, object]) -> list[Checked]:
+def _checked(files: tuple[str, ...], options: Mapping[str, object]) -> list[Checked]:
     """Every run against its budget. All files are read before anything is measured."""
-    from calipers.gate import check, configured, find_settings, read_described, same_guarantee, uncertified
-    from calipers.receipts.verify import verify_receipt, with_receipt
+    from calipers.gate import find_settings
 
     place, settings = find_settings()
-    described = [read_described(name) for name in files or _listed(place, settings)]
-    for one in described:
-        same_guarantee(one.name, one.budget or {}, options, settings)
-    asked = [(one, configured(options, one.budget or {}, settings)) for one in described]
+    asked = []
+    for name in files or _listed(place, settings):
+        with _naming(name):
+            asked.append(_asked(name, options, settings))
+    found = []
     for one, budget in asked:
-        budget.about(budget.asked_of(one.runs))
-    found = [
-        check(one.runs, budget, name=one.name, attained=one.attained)
-        if one.runs
-        else uncertified(one.name, (), budget, " ".join(one.in_its_words) or "the file says so.")
-        for one, budget in asked
-    ]
-    return [
-        result if one.receipt is None else with_receipt(result, verify_receipt(one.receipt))
-        for (one, _), result in zip(asked, found, strict=True)
-    ]
+        with _naming(one.name):
+            found.append(_held(one, budget))
+    return found
+
+
+def _asked(name: str, options: Mapping[str, object], settings: Mapping[str, object]) -> tuple[Described, Budget]:
+    """What a file describes, and the budget that counts for it."""
+    from calipers.gate import configured, read_described, refuse_looser
+
+    one = read_described(name)
+    own = one.budget or {}
+    refuse_looser(own, options, settings)
+    budget = configured(options, own, settings)
+    budget.about(budget.asked_of(one.runs))
+    return one, budget
+
+
+def _held(one: Described, budget: Budget) -> Checked:
+    """One run against its budget; what a receipt says beside its run is verified as well."""
+    from calipers.gate import check, uncertified
+    from calipers.receipts.verify import verify_receipt, with_receipt
+
+    if one.runs:
+        result = check(one.runs, budget, name=one.name, attained=one.attained)
+        if one.assumed:
+            said = f"{result.sentence} Assumed in the receipt, because not given: {', '.join(one.assumed)}."
+            result = dataclasses.replace(result, sentence=said)
+    else:
+        result = uncertified(one.name, (), budget, " ".join(one.in_its_words) or "the file says so.")
+    return result if one.receipt is None else with_receipt(result, verify_receipt(one.receipt))
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Refusals name the file they are about: there may be several."""
+    try:
+        yield
+    except (InputError, UnsupportedError) as error:
+        if name in str(error):
+            raise
+        raise type(error)(f"{name}: {error}") from error
 
 
 def _listed(place: Path | None, settings: dict[str, object]) -> list[str]:

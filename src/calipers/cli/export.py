@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ def export_command(
 ) -> None:
     """Write what a run guarantees in a form that others ask for.
 
-    RUN is a run file, a receipt, or what `calipers measure --json` printed; the run is measured again.
+    RUN is a run file, a receipt, or what `calipers measure --json` printed; the run is measured again, and a
+    receipt that contradicts its own run is refused.
 
     \b
       short       ten lines of Markdown
@@ -77,6 +79,7 @@ def export_command(
     described = read_described(name)
     if not described.runs:
         raise UnsupportedError(f"{name}: nothing is proven about this training, so there is nothing to disclose.")
+    _refuse_contradiction(name, described.receipt)
     about: dict[str, Any] = {} if about_path is None else read_toml(about_path, "file for --about")
     if form in ("short", "model-card") and about:
         raise InputError(f"--form {form} has no place for --about; leave it out.")
@@ -86,10 +89,17 @@ def export_command(
             deltas=[delta],
             how=described.how,
             attained=described.attained,
+            assumed=described.assumed,
             conditions=described.in_its_words,
             about=about,
         )
         text = render(found, form)
     write(text, output)
-    if output is not None:
-        click.echo(f"wrote {output}")
+
+
+def _refuse_contradiction(name: str, record: Mapping[str, Any] | None) -> None:
+    """A receipt that contradicts its own run is no ground for a card."""
+    from calipers.receipts.verify import Confirmation, verify_receipt
+
+    if record is not None and (found := verify_receipt(record)).standing is Confirmation.CONTRADICTED:
+        raise InputError(f"{name}: the receipt contradicts its own run: {found.wrong}")

@@ -49,8 +49,9 @@ def receipt_command(
 ) -> None:
     """Write a receipt: the run, fact by fact with how each was found out, and both bounds.
 
-    The facts of RUN, a run file, count as declared. With --probe they are those that `calipers probe --json` found;
-    together with a RUN they must agree with it. A training that was watched writes its own receipt:
+    What RUN, a run file, says counts as declared, what it leaves out as assumed. With --probe the facts are
+    those that `calipers probe --json` found; together with a RUN they must agree with it. A training that was watched
+    writes its own receipt:
     calipers.receipts.write_receipt(record, "run.receipt.json").
 
     \b

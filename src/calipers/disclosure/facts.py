@@ -16,7 +16,7 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.readings import Claimed
 from calipers.reports.records import run_record
 from calipers.reports.words import describe_subject
-from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, neighbors_text, scope_text, unit_text
+from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, left_open, neighbors_text, scope_text, unit_text
 
 _NEIGHBORS = {
     "add-remove": "Neighboring datasets differ by the presence of {unit} (unbounded differential privacy).",
@@ -45,6 +45,7 @@ class Disclosure:
     attained: bool = True
     conditions: tuple[str, ...] = ()
     about: Mapping[str, object] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
     @property
     def row(self) -> Claimed:
@@ -108,7 +109,13 @@ class Disclosure:
     @property
     def known(self) -> str:
         """How it is known that the training was this run."""
-        return _KNOWN[self.how]
+        return _KNOWN[self.how] + (f" (assumed, not stated: {self.open})" if self.open else "")
+
+    @property
+    def open(self) -> str:
+        """What nobody stated of how batches are drawn and divided; a record that watched has seen it."""
+        here = [f"{k} {v}" for k, v in left_open(self.answers.runs).items()] if self.how == "declared" else []
+        return ", ".join((*self.assumed, *here))
 
     @cached_property
     def origin(self) -> dict[str, object]:
@@ -124,8 +131,12 @@ def disclose(
     attained: bool = True,
     conditions: Sequence[str] = (),
     about: Mapping[str, object] | None = None,
+    assumed: Sequence[str] = (),
 ) -> Disclosure:
-    """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven."""
+    """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven.
+
+    `assumed`: what nobody stated, as a receipt names it; what the runs leave open is named in any case.
+    """
     choice("how", how, tuple(_KNOWN))
     if not measurement.runs:
         raise UnsupportedError(
@@ -133,7 +144,9 @@ def disclose(
             "a stated guarantee, or steps chosen while training. Quote its report."
         )
     answers = answer(measurement, Questions(deltas=tuple(deltas), fprs=(0.01,)))
-    found = Disclosure(answers, how, attained, tuple(dict.fromkeys((FIXED, *conditions))), dict(about or {}))
+    found = Disclosure(
+        answers, how, attained, tuple(dict.fromkeys((FIXED, *conditions))), dict(about or {}), tuple(assumed)
+    )
     if not math.isfinite(found.row.bracket.upper):
         raise UnsupportedError(
             f"No finite epsilon is proven at delta = {setting(found.row.at)}, so there is no guarantee to disclose."

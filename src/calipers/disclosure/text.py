@@ -128,7 +128,7 @@ def _claim(found: Disclosure) -> str:
     answers, row = found.answers, found.row
     claim = f"Poisson accounting of the undivided sum would claim epsilon = {ceil_digits(row.claim)}"
     if answers.as_accounted:
-        return f"{claim}, whose assumptions this run meets."
+        return f"{claim}, whose assumptions this run{', as described,' if found.open else ''} meets."
     state = row.standing
     if state is Standing.ELSEWHERE:
         return f"{claim}, which is about adding or removing one record."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from calipers.gate.budget import Budget as Budget
 from calipers.gate.budget import configured as configured
 from calipers.gate.budget import find_settings as find_settings
-from calipers.gate.budget import same_guarantee as same_guarantee
+from calipers.gate.budget import refuse_looser as refuse_looser
 from calipers.gate.budget import settings_of as settings_of
 from calipers.gate.outcome import Checked as Checked
 from calipers.gate.outcome import Outcome as Outcome

@@ -6,13 +6,14 @@
     runs = ["run.toml"]          # pyproject.toml only: what `calipers check` looks at when it is given nothing
 
 What is said nearest wins, key by key: options of the command, then the run file, then pyproject.toml. There is no
-default delta: a budget without one is no budget. Which guarantee it is about, neighbors and view, is decided where the
-budget is given: a run file that is held against a budget given elsewhere cannot choose a weaker one.
+default delta: a budget without one is no budget. A run file may be stricter than its project, never looser: a larger
+epsilon or delta is refused, and which guarantee the budget is about, neighbors and view, is decided where the budget
+is given. A pyproject.toml that cannot be read is refused: nobody knows which rule stood in it.
 """
 
 from __future__ import annotations
 
-import tomllib
+import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,18 @@ from calipers.synonyms import adjacency_named
 
 BUDGET_KEYS = ("epsilon", "delta", "adjacency", "view")
 TABLE = "calipers"
+
+
+_NUMBERS = {"epsilon": NON_NEGATIVE, "delta": OPEN_UNIT}
+
+
+def _number(name: str, value: object) -> float:
+    """Epsilon or delta of a budget, wherever it was written; `InputError` elsewhere."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InputError(f"Expected the budget's {name} to be a number (without quotes), got {value!r}.")
+    if value not in _NUMBERS[name]:
+        raise InputError(f"Expected the budget's {name} in {_NUMBERS[name]}, got {value!r}.")
+    return float(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +55,8 @@ class Budget:
     view: str = "worst-case"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", NON_NEGATIVE.check("epsilon", self.epsilon, "It is the budget."))
-        object.__setattr__(self, "delta", OPEN_UNIT.check("delta", self.delta, "It is part of the budget."))
+        for name in _NUMBERS:
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
         if self.adjacency is not None:
             named = adjacency_named(self.adjacency)
             object.__setattr__(self, "adjacency", choice("adjacency", named, ADJACENCIES))
@@ -101,37 +114,48 @@ def configured(*places: Mapping[str, object]) -> Budget:
             f"A budget needs {' and '.join(missing)}: give {' and '.join(f'--{name}' for name in missing)}, or write "
             "[tool.calipers] with epsilon and delta into pyproject.toml, or [calipers] into the run file."
         )
-    for name in ("epsilon", "delta"):
-        if isinstance(merged[name], bool) or not isinstance(merged[name], int | float):
-            raise InputError(f"Expected the budget's {name} to be a number, got {merged[name]!r}.")
     return Budget(**merged)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
 
-def same_guarantee(name: str, own: Mapping[str, object], *elsewhere: Mapping[str, object]) -> None:
-    """Refuse the budget table of a run file that is about another guarantee than the budget given elsewhere.
+def refuse_looser(own: Mapping[str, object], options: Mapping[str, object], project: Mapping[str, object]) -> None:
+    """Refuse the budget table of a run file that allows more, or promises less, than the budget given elsewhere.
+
+    Args:
+        own: what the run file says under [calipers].
+        options: what whoever checks says, which counts in any case.
+        project: what pyproject.toml says.
 
     Raises:
-        InputError: `own` says view = "isolated" or an adjacency, and the places that give the budget do not agree.
+        InputError: `own` has a larger epsilon or delta than the project, or says view = "isolated" or an adjacency,
+            and the places that give the budget do not agree.
     """
-    given: dict[str, object] = {}
-    for place in reversed(elsewhere):
-        given |= {key: value for key, value in place.items() if key in BUDGET_KEYS and value is not None}
-    if not given:
+    given = {key: value for place in (project, options) for key, value in place.items() if value is not None}
+    if not set(given) & set(BUDGET_KEYS):
         return
+    for key in _NUMBERS:
+        if options.get(key) is not None or key not in own or key not in project:
+            continue
+        if _number(key, own[key]) > _number(key, project[key]):
+            raise InputError(
+                f"[calipers] allows {key} up to {own[key]!r}, and the project's budget in pyproject.toml up to "
+                f"{project[key]!r}. A run file may only be stricter: leave {key} out there, or change the project's."
+            )
     for key, decided in (("view", given.get("view", Budget.view)), ("adjacency", given.get("adjacency"))):
         said = own.get(key)
         if said in (None, decided, Budget.view) or decided is None:
             continue
+        if key == "adjacency" and adjacency_named(str(said)) == adjacency_named(str(decided)):
+            continue
         raise InputError(
-            f"{name}: [calipers] says {key} = {said!r}, but the budget is given elsewhere and is about {decided!r}; "
-            f"leave {key} out there, or say it under [tool.calipers] in pyproject.toml."
+            f"[calipers] says {key} = {said!r}, but the budget is given elsewhere and is about {decided!r}; leave "
+            f"{key} out there, or say it where the budget is given."
         )
 
 
 def settings_of(path: str | Path, *, runs_allowed: bool = False) -> dict[str, object]:
     """The budget table of one TOML file, empty where there is none."""
     name = str(path)
-    record = read_toml(name)
+    record = read_toml(name, "project file" if runs_allowed else "run file")
     given = _tables(record)
     if len(given) > 1:
         raise InputError(f"{name}: [calipers] and [tool.calipers] contradict each other; keep one of them.")
@@ -139,31 +163,29 @@ def settings_of(path: str | Path, *, runs_allowed: bool = False) -> dict[str, ob
         return {}
     ((written, table),) = given.items()
     if not isinstance(table, dict):
-        raise InputError(f"{name}: expected [{written}] to be a table with epsilon and delta, got {table!r}.")
+        raise InputError(f"{name}: expected [{written}] to be a table, got {table!r}.")
     try:
         for key in table:
             known(key, (*BUDGET_KEYS, "runs") if runs_allowed else BUDGET_KEYS)
+            if key in _NUMBERS:
+                _number(key, table[key])
     except InputError as error:
         raise InputError(f"{name}: [{written}]: {error}") from error
     return table
 
 
 def find_settings(folder: Path | None = None) -> tuple[Path | None, dict[str, object]]:
-    """The nearest pyproject.toml with a budget table, from `folder` (the current one) upwards, and the table."""
+    """The nearest pyproject.toml with a budget table, from `folder` (the current one) upwards, and the table.
+
+    Raises:
+        InputError: one on the way cannot be read, so that nobody knows whether it has the table.
+    """
     start = (Path.cwd() if folder is None else folder).absolute()
     for place in (start, *start.parents):
         candidate = place / "pyproject.toml"
-        if candidate.is_file() and _mentions_us(candidate):
+        if candidate.is_file() and _tables(read_toml(str(candidate), "project file")):
             return candidate, settings_of(candidate, runs_allowed=True)
     return None, {}
-
-
-def _mentions_us(path: Path) -> bool:
-    """Whether the file has one of our tables; one that cannot be read is somebody else's until it names us."""
-    try:
-        return bool(_tables(tomllib.loads(path.read_text(encoding="utf-8"))))
-    except (OSError, ValueError, RecursionError):
-        return False
 
 
 def _tables(record: Mapping[str, object]) -> dict[str, object]:

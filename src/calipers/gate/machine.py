@@ -43,10 +43,21 @@ def junit(found: Sequence[Checked], date: str) -> str:
 def github_commands(found: Sequence[Checked]) -> str:
     """A workflow command for each run, which GitHub shows next to the run file in a pull request."""
     return "".join(
-        f"::{'notice' if one.outcome is Outcome.WITHIN else 'error'} file={_property(one.name)},"
-        f"title={_property(_TITLES[one.outcome])}::{_data(one.sentence)}\n"
+        f"::{_level(one)} file={_property(one.name)},title={_property(_TITLES[one.outcome])}::{_data(one.sentence)}\n"
         for one in found
     )
+
+
+def _level(one: Checked) -> str:
+    if one.outcome is not Outcome.WITHIN:
+        return "error"
+    return "warning" if one.warned else "notice"
+
+
+def github_refusal(message: str) -> str:
+    """The workflow command where nothing was decided; what a file says cannot be another command inside it."""
+    said = " ".join(message.split()).replace("::", ": :").replace("##[", "## [")
+    return f"::error title=Privacy budget not checked::{_data(said)}\n"
 
 
 def _data(text: str) -> str:

@@ -23,13 +23,14 @@ from calipers.gate.budget import Budget
 from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.phases import as_phases
+from calipers.provenance import digest
 from calipers.run import Run
 from calipers.scope import (
     FIXED_SHORT,
     NOT_DP,
     adjacency_notice,
-    assumed_settings,
     last_batch_matters,
+    left_open,
     only_side,
     scope_text,
 )
@@ -65,16 +66,20 @@ class Checked:
     outcome: Outcome
     sentence: str
     bracket: Bracket | None = None
+    warned: bool = False
+    """Whether the sentence begins with a warning about the budget itself."""
 
     def to_dict(self) -> dict[str, object]:
         """For programs; an end that is not finite is left to whoever writes JSON."""
+        run = self.runs[0].to_dict() if len(self.runs) == 1 else {"phase": [run.to_dict() for run in self.runs]}
         return {
             "name": self.name,
             "outcome": self.outcome.value,
             "exit_status": self.outcome.exit_status,
             "sentence": self.sentence,
             "budget": self.budget.to_dict(),
-            "run": self.runs[0].to_dict() if len(self.runs) == 1 else {"phase": [run.to_dict() for run in self.runs]},
+            "run": run,
+            "run_sha256": digest(run),
             "epsilon": None if self.bracket is None else {"delta": self.budget.delta, **self.bracket.to_dict()},
         }
 
@@ -110,13 +115,16 @@ def check(
     sided = bool(only_side(runs))
     if sided and outcome is Outcome.WITHIN:
         outcome = Outcome.UNPROVEN
-    sentence = f"{_sentence(bracket, budget, outcome, sided)} {_scope(runs)}{_large_delta(runs, budget)}".rstrip()
-    return Checked(name, runs, budget, outcome, sentence, bracket)
+    warning = _large_delta(runs, budget)
+    sentence = f"{warning}{_sentence(bracket, budget, outcome, sided)} {_scope(runs)}".rstrip()
+    return Checked(name, runs, budget, outcome, sentence, bracket, bool(warning))
 
 
 def uncertified(name: str, runs: tuple[Run, ...], budget: Budget, reason: str) -> Checked:
     """A run about which nothing is proven, and why."""
-    return Checked(name, runs, budget, Outcome.UNCERTIFIED, f"Nothing is proven: {' '.join(reason.split())}")
+    why = " ".join(reason.split())
+    said = why if why.startswith("Nothing is proven") else f"Nothing is proven: {why}"
+    return Checked(name, runs, budget, Outcome.UNCERTIFIED, said)
 
 
 def _scope(runs: Sequence[Run]) -> str:
@@ -127,27 +135,20 @@ def _scope(runs: Sequence[Run]) -> str:
     said = " Nobody said what becomes of a last, shorter batch: it is taken to be dropped."
     notices = [said] if any(map(last_batch_matters, runs)) else []
     notices += [f" {text}" for text in (adjacency_notice(runs),) if text]
-    named = [each for run in runs for each in assumed_settings(run).items() if _is_said(run, each[0])]
-    if named:
-        notices.append(f" Assumed, because not given: {', '.join(f'{k} {v}' for k, v in dict(named).items())}.")
+    if named := left_open(runs):
+        notices.append(f" Assumed, because not given: {', '.join(f'{k} {v}' for k, v in named.items())}.")
     return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{''.join(notices)}"
-
-
-def _is_said(run: Run, key: str) -> bool:
-    """Of what was not given, what a description that is wrong about the loop most often leaves out."""
-    if key == "reshuffle":
-        return run.total_steps > run.steps_per_epoch
-    return key in ("sampler", "normalization", "derived_rate")
 
 
 def _large_delta(runs: Sequence[Run], budget: Budget) -> str:
     """A budget whose delta is not below 1/N allows publishing somebody's record."""
     size = runs[0].dataset_size if runs else None
-    if size is None or budget.delta * size < 1.0:
+    if budget.delta * (size or 2) < 1.0:
         return ""
+    below = "1/N for two records or more" if size is None else f"1/N = {nearest_digits(1 / size, 3)}"
     return (
-        f" Warning: the budget's delta = {setting(budget.delta)} is not below 1/N = {nearest_digits(1 / size, 3)}; it "
-        "allows publishing a record outright now and then."
+        f"Warning: the budget's delta = {setting(budget.delta)} is not below {below}; it allows publishing a record "
+        "outright now and then. "
     )
 
 

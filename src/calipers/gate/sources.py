@@ -52,6 +52,19 @@ class Described:
         words = [json.dumps(text, ensure_ascii=False) for text in said if text != FIXED]
         return tuple(f"The receipt says, unverified: {text}" for text in words)
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the receipt calls assumed of how batches are drawn and divided."""
+        return () if self.receipt is None else tuple(f for f in assumed_facts(self.receipt) if f in _DRAWN_AND_DIVIDED)
+
+
+_DRAWN_AND_DIVIDED = ("sampler", "divisor", "batches")
+
+
+def assumed_facts(receipt: Mapping[str, Any]) -> list[str]:
+    """The facts of a receipt for which a default stands in, because nobody stated them."""
+    return [one["fact"] for one in receipt["executed"]["facts"] if one["how"] == "assumed"]
+
 
 def read_described(path: str) -> Described:
     """The run of a run file (TOML), of `calipers measure --json`, of a report as JSON, or of a receipt."""
@@ -74,10 +87,28 @@ def read_described(path: str) -> Described:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if "executed" not in record:
-        return Described(path, runs)
+        return Described(path, tuple(_unnamed_again(run, holder.get("scope")) for run in runs))
     found = record["executed"]
     reasons, conditions = tuple(found["reasons"]), tuple(found["conditions"])
     return Described(path, runs, found["attained"], reasons, conditions, found["how"], receipt=record)
+
+
+_KEPT = ("sampler", "normalization", "last_batch", "reshuffle", "derived_rate")
+
+
+def _unnamed_again(run: Run, scope: object) -> Run:
+    """The run as it was described, where JSON says which keys nobody named: it writes their defaults down."""
+    assumed = scope.get("assumed") if isinstance(scope, dict) else None
+    if not isinstance(assumed, list):
+        return run
+    record = {key: value for key, value in run.to_dict().items() if key not in _KEPT or key not in assumed}
+    if "derived_rate" not in assumed and run.sampler == "poisson":
+        record.setdefault("derived_rate", run.derived_rate)
+    try:
+        found = Run.from_dict(record)
+    except InputError:
+        return run
+    return found if found == run else run
 
 
 class _TwiceError(Exception):

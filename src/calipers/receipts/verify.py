@@ -25,7 +25,7 @@ from calipers.bracket import Bracket
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.gate.outcome import Checked, Outcome
 from calipers.gate.receipt_shape import PROBE_FACT, STATED_FACTS, checked_receipt
-from calipers.gate.sources import read_json, runs_of
+from calipers.gate.sources import assumed_facts, read_json, runs_of
 from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.receipts.executed import ASSUMED, DECLARED, PROBED, UNPROBED, assumable, run_facts
@@ -56,6 +56,11 @@ class Verified:
     standing: Confirmation
     sentences: tuple[str, ...]
     epsilon: tuple[tuple[float, Bracket], ...] = ()
+
+    @property
+    def wrong(self) -> str:
+        """Why, without the two last sentences of a receipt that was measured again: they say what was compared."""
+        return " ".join(self.sentences[:-2] if self.epsilon else self.sentences)
 
     def to_dict(self) -> dict[str, object]:
         """For programs."""
@@ -108,6 +113,8 @@ def verify_receipt(record: Mapping[str, Any]) -> Verified:
     said, found = _measured_again(record, runs)
     worst = max((standing for standing, _ in said), key=lambda one: one.exit_status)
     known = f"That the training was this run is {_KNOWN[executed['how']]}; a measurement cannot verify it."
+    if open_facts := assumed_facts(record):
+        known = known.replace(";", f", but for what nobody stated and is assumed ({', '.join(open_facts)});")
     return Verified(worst, (*(text for _, text in said), known, _scope(record)), found)
 
 
@@ -121,8 +128,7 @@ def with_receipt(checked: Checked, verified: Verified) -> Checked:
         return checked
     if verified.standing is Confirmation.UNCONFIRMED:
         return replace(checked, sentence=f"{checked.sentence} Its receipt is unconfirmed: {verified.sentences[0]}")
-    # The last two sentences of a receipt that was measured again say what was compared, not what is wrong.
-    why = " ".join(verified.sentences[:-2] if verified.epsilon else verified.sentences)
+    why = verified.wrong
     alone = checked.sentence[:1].lower() + checked.sentence[1:]
     sentence = f"The receipt contradicts its own run: {why} The run itself, measured again: {alone}"
     outcome = Outcome.UNCERTIFIED if checked.outcome is Outcome.WITHIN else checked.outcome

@@ -154,20 +154,20 @@ def unchanged_steps(run: RunFields) -> SizeNeighbors:
     if found is None:
         raise UnsupportedError(
             "Whether one record more or fewer leaves the number of batches as it is depends on dataset_size and "
-            "batch_size; give both, or name adjacency 'zero-out' or 'substitute'."
+            "batch_size; give both, or name adjacency 'zero-out', a weaker promise, or 'substitute'."
         )
     if not found.removing and not found.adding:
         unit = "record" if found.records == 1 else f"{run.unit_name} of {found.records} records"
         raise UnsupportedError(
             f"Adding or removing a {unit} changes the number of batches of {run.batch_size} that {found.size} records "
-            "fill, and whoever counts the steps sees it: no epsilon is finite. Name adjacency 'zero-out' or "
-            "'substitute'."
+            "fill, and whoever counts the steps sees it: no epsilon is finite. Name adjacency "
+            "'zero-out', a weaker promise, or 'substitute'."
         )
     if run.last_batch == "keep" and run.normalization == "realized":
         raise UnsupportedError(
             "One record more or fewer changes the size of the last batch, so dividing that batch by its own size "
             "rescales its noise, and nothing is proven for it: divide by a public constant, drop the last batch "
-            "(last_batch='drop'), or name adjacency 'zero-out' or 'substitute'."
+            "(last_batch='drop'), or name adjacency 'zero-out', a weaker promise, or 'substitute'."
         )
     _check_divisor(run, found)
     return found
@@ -195,7 +195,8 @@ def _check_divisor(run: RunFields, found: SizeNeighbors) -> None:
             f"The divisor, {'the floor of ' if run.normalization == 'floor' else ''}N over the number of batches, is "
             f"{listed} for neighboring dataset sizes, so that one record changes the scale of all noise, and nothing "
             "is proven for it with batches cut from an order. If the loop divides by the batch size "
-            f"{run.batch_size} itself, say normalization 'constant'; or name adjacency 'zero-out' or 'substitute'."
+            f"{run.batch_size} itself, say normalization 'constant'; or name adjacency 'zero-out', a weaker "
+            "promise, or 'substitute'."
         )
 
 
