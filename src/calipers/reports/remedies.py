@@ -102,7 +102,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
             f"{_fewer(answers)} or a smaller share of the data in each batch. calipers calibrate finds the noise for a "
             "target."
         )
-    if answers.regret > GOOD_REGRET:
+    if GOOD_REGRET < answers.regret < math.inf:
         yield Remedy(
             f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
             "report the privacy profile (delta at each epsilon) or the trade-off curve as well."
