@@ -57,6 +57,17 @@ class GuaranteeSubject:
         return f"a {self.table}"
 
     @property
+    def is_guarantee(self) -> bool:
+        """Whether a guarantee is all that is known, nothing of its mechanism."""
+        return self.table == "guarantee"
+
+    def number(self, quantity: str) -> float | None:
+        """What is stated of a quantity by its name, as a number of its own."""
+        keys = dict(self.keys)
+        value = keys.get(quantity) if self.is_guarantee and "times" not in keys else None
+        return value if isinstance(value, float) else None
+
+    @property
     def about_lower(self) -> str:
         """What the lower bounds are those of."""
         return "The lower bounds are those of some mechanism for which it holds."

@@ -13,6 +13,7 @@ from scipy import integrate, stats
 from scipy.special import ndtr
 
 from calipers.auditing.builtin import NoisySums
+from calipers.auditing.choosing import pilot_for
 from calipers.auditing.distinguishers import (
     Distinguisher,
     LikelihoodRatio,
@@ -310,6 +311,22 @@ def test_a_fitted_score_finds_means_and_scales() -> None:
     best = float((stats.chi2(50).cdf(level / 0.64) - stats.chi2(50).cdf(level)).max())
     assert found["scaled"] == pytest.approx(best, abs=0.06)
     assert found["same"] < 0.1
+
+
+def test_differences_that_only_show_together_are_used() -> None:
+    """Twenty features shifted by 0.1: 1,000 pilot runs show none alone, and the score finds 0.3 of the 0.447."""
+    rng = np.random.default_rng(4)
+    score = Fitted(rng.normal(size=(1000, 20)), rng.normal(0.1, size=(1000, 20)))
+    absent, present = (score.scores(rng.normal(shift, size=(50_000, 20))) for shift in (0.0, 0.1))
+    assert (present.mean() - absent.mean()) / absent.std() > 0.3
+    assert "more than 1000 pilot runs (--pilot)" in score.blind
+    chance = [Fitted(*rng.normal(size=(2, 200, 20))) for _ in range(200)]
+    assert sum(bool((one.present_mean != one.absent_mean).all()) for one in chance) <= 8
+
+
+def test_a_tenth_of_many_trials_is_a_pilot() -> None:
+    """No fewer than 500."""
+    assert [pilot_for(trials) for trials in (100, 5_000, 20_000)] == [500, 500, 2_000]
 
 
 def test_one_number_that_rises_is_its_own_score() -> None:

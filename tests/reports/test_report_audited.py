@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 from calipers.auditing.audit import audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.choosing import distinguisher_for
+from calipers.auditing.verdict import AuditOutcome
 from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits
 from calipers.reports.answers import Questions, answer
@@ -171,7 +172,7 @@ def without(result, name):
         key: tuple(dataclasses.replace(bound, **{name: None}) for bound in getattr(result, key))
         for key in ("epsilon", "delta")
     }
-    return dataclasses.replace(result, **bounds)
+    return dataclasses.replace(result, **bounds, mu=dataclasses.replace(result.mu, **{name: None}))
 
 
 def test_a_table_has_no_empty_column(played):
@@ -184,3 +185,18 @@ def test_a_table_has_no_empty_column(played):
     (shown,) = [block for block in brief_audit(bare).sections[0].blocks if isinstance(block, Table)]
     assert len(shown.columns) == 2
     assert all(len(row) == 2 for row in shown.rows)
+
+
+def test_code_that_exceeds_the_proof_is_another_run(played):
+    """A proof is not falsified; what is not about the implementation says of what it is; mu's proof is everywhere."""
+    result, _ = played
+    beyond = dataclasses.replace(result.upper_verdict, outcome=AuditOutcome.FALSIFIED)
+    page = to_html(report_audit(dataclasses.replace(result, upper_verdict=beyond), RUN, measure(RUN)).document)
+    assert "not the run described</span>" in page
+    assert "upper bound: falsified" not in page
+    assert "applicable to the run described" in page
+    assert "applicable to this run" not in page
+    assert "bounds the code only if the code is that run" in page
+    for wrong in ("The truth lies between", "The upper bound is a proof", "hold only if the noise"):
+        assert wrong not in page
+    assert result.mu.upper == measure(RUN).gdp(result.mu.at).mu.upper

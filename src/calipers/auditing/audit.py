@@ -22,7 +22,7 @@ import numpy as np
 
 from calipers.auditing.band import Band
 from calipers.auditing.bounds import DEFAULT_DELTA0, SELECTION_SHARE, LowerBound, SplitScores
-from calipers.auditing.choosing import distinguisher_for
+from calipers.auditing.choosing import distinguisher_for, pilot_for
 from calipers.auditing.distinguishers import Distinguisher, blind_spots
 from calipers.auditing.game import Game, HowToPlay, Playing, Scores, chunk_size, game_of, play_in_stages
 from calipers.auditing.loading import as_target
@@ -41,6 +41,7 @@ from calipers.auditing.verdict import (
 from calipers.display import PrintedDisplay, as_record, plain
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
+from calipers.measure.measurement import Measurement
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -152,7 +153,7 @@ def audit(
     target = as_target(target)
     looks = _looks(asked, COUNT.check_int("trials", trials), most_trials, chunk_size(target, playing.chunk), sequential)
     if distinguisher is None:
-        distinguisher = distinguisher_for(target, seed=seed, time_limit=playing.time_limit)
+        distinguisher = distinguisher_for(target, seed=seed, pilot=pilot_for(trials), time_limit=playing.time_limit)
     game = game_of(target, distinguisher, looks[-1].trials, seed, playing)
     if sequential:
         game = replace(game, planned=trials)
@@ -230,7 +231,7 @@ class _AuditQuestions:
             confidence=self.confidence,
             epsilon=tuple(self._next_to(split.epsilon(delta)) for delta in self.deltas),
             delta=tuple(self._next_to(split.delta(epsilon)) for epsilon in self.epsilons),
-            mu=split.mu(self.delta0),
+            mu=replace(split.mu(self.delta0), upper=self._mu_of_run),
             band=split.band,
             verdict=verdicts[0],
             upper_verdict=verdicts[1],
@@ -238,6 +239,11 @@ class _AuditQuestions:
             target_name=game.target.name,
             scored_by=game.distinguisher.name,
         )
+
+    @property
+    def _mu_of_run(self) -> float | None:
+        """mu of the run described."""
+        return self.upper.gdp(self.delta0).mu.upper if isinstance(self.upper, Measurement) else None
 
     def _next_to(self, bound: LowerBound) -> LowerBound:
         """The bound with what claim and upper bound allow of its quantity."""

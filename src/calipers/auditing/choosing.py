@@ -30,6 +30,12 @@ from calipers.domains import choice
 from calipers.errors import InputError
 
 DEFAULT_PILOT = 500
+_PILOT_SHARE = 10
+
+
+def pilot_for(trials: int) -> int:
+    """Pilot runs of each hypothesis before so many trials: a tenth as many, and no fewer than 500."""
+    return max(DEFAULT_PILOT, trials // _PILOT_SHARE)
 
 
 def distinguisher_for(

@@ -21,7 +21,7 @@ from calipers.auditing.residuals import Residuals, residual_scores
 from calipers.auditing.targets import Target, TargetError, failure, within
 from calipers.domains import COUNT_FROM_ZERO, Domain
 from calipers.errors import InputError
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import BoolArray, FloatArray
 
 # No pilot below this: a variance has to be fitted for each hypothesis.
 PILOT = Domain(10, 10**9, integer=True)
@@ -34,26 +34,33 @@ class Fitted:
 
     With x the outputs, each feature divided by its `scale` (the pooled deviation of the pilot), the score is
     log phi(x; m1, v1 I) - log phi(x; m0, v0 I). The means differ only along features whose difference exceeds what the
-    pilot's own noise explains (about three features in a thousand pass by chance); the two variances are common to all
-    features, which is what a divisor that depends on the data changes.
+    pilot's own noise explains (about three features in a thousand pass by chance), and along all the others where these
+    together do (by chance in about one pilot of a hundred); the two variances are common to all features, which is what
+    a divisor that depends on the data changes.
     """
-
-    blind = (
-        "differences other than in means and a common variance, to noise whose values depend on one another in ways "
-        "that neither pairs of features nor regressions on a few of them show"
-    )
 
     def __init__(self, absent: FloatArray, present: FloatArray) -> None:
         sides, self.pilot = (absent, present), len(absent)
         means = np.array([rows.mean(axis=0) for rows in sides])
         variances = np.array([rows.var(axis=0, ddof=1) for rows in sides])
         pooled = variances.mean(axis=0)
-        differs = np.abs(means[1] - means[0]) > BELIEVED * np.sqrt(2 * pooled / self.pilot)
+        gaps, noise = means[1] - means[0], 2 * pooled / self.pilot
+        differs = np.abs(gaps) > BELIEVED * np.sqrt(noise)
+        differs |= _differ_together(gaps, noise, ~differs & (noise > 0))
         # A feature that never varied has no scale of its own; 1 leaves it as it is.
         self.scale = np.where(pooled > 0, np.sqrt(pooled), 1.0)
         self.absent_mean, self.present_mean = np.where(differs, means, means.mean(axis=0)) / self.scale
         spread = np.maximum((variances / self.scale**2).mean(axis=1), np.finfo(np.float64).tiny)
         self.absent_variance, self.present_variance = map(float, spread)
+
+    @property
+    def blind(self) -> str:
+        """What it cannot see."""
+        return (
+            f"what a score fitted to more than {self.pilot} pilot runs (--pilot) would find, to differences other than "
+            "in means and a common variance, to noise whose values depend on one another in ways that neither pairs of "
+            "features nor regressions on a few of them show"
+        )
 
     @property
     def name(self) -> str:
@@ -77,6 +84,13 @@ class Fitted:
         present = np.square(rows - self.present_mean).sum(axis=1) / self.present_variance
         scale = rows.shape[1] * math.log(self.absent_variance / self.present_variance)
         return np.asarray(0.5 * (absent - present + scale), dtype=np.float64)
+
+
+def _differ_together(gaps: FloatArray, noise: FloatArray, among: BoolArray) -> BoolArray:
+    """Those among the features, where their squared differences add up to more than the pilot's own noise explains."""
+    count = int(among.sum())
+    excess = float((np.square(gaps[among]) / noise[among]).sum()) - count
+    return among & (excess > BELIEVED * math.sqrt(2 * count))
 
 
 def _pilot_runs(target: Target, present: bool, pilot: int, seed: int, time_limit: float | None) -> FloatArray:

@@ -41,7 +41,7 @@ _audit_options = with_options(
         metavar="NAME",
     ),
     option("--score", None, "Score runs by a function of your own instead.", metavar="MODULE:FUNCTION"),
-    option("--pilot", COUNT, "Runs to fit a score to, where one is fitted. [default: 500]"),
+    option("--pilot", COUNT, "Runs to fit a score to, where one is fitted. [default: 500, or --trials / 10]"),
     option("--trials", COUNT, f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
     option("--sequential", bool, "Look several times, end when the claim falls; the confidence covers all looks."),
     option("--most-trials", COUNT, "sequential: go on to so many. [default: --trials]", metavar="N"),
@@ -154,14 +154,15 @@ def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet:
     from calipers.auditing.audit import audit
 
     claim, upper = claims(run, claimed_pair(values["claim"]))
-    distinguisher = chosen_distinguisher(target, values)
+    trials = TRIALS if values["trials"] is None else values["trials"]
+    distinguisher = chosen_distinguisher(target, values | {"trials": trials})
     # A claim that was given as a pair has its own row.
     own = (claim[0],) if isinstance(claim, tuple) else ()
     with counting("trials") as progress:
         result = audit(
             target,
             distinguisher,
-            trials=TRIALS if values["trials"] is None else values["trials"],
+            trials=trials,
             deltas=values["delta"] or DELTAS,
             epsilons=tuple(dict.fromkeys((*(values["epsilon"] or EPSILONS), *own))),
             claim=claim,

@@ -26,10 +26,11 @@ def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progre
     refuse("has no meaning in a self-test; leave it out.", **unused)
     from calipers.auditing.self_test import self_test
 
+    trials = SELF_TEST_TRIALS if values["trials"] is None else values["trials"]
     tested = self_test(
         target,
-        chosen_distinguisher(target, values),
-        trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
+        chosen_distinguisher(target, values | {"trials": trials}),
+        trials=trials,
         progress=progress,
         **picked(values, "repeats", "seed", "confidence", "jobs", "chunk", "time_limit"),
     )

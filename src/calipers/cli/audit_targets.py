@@ -92,10 +92,10 @@ def _target_of_run(name: str, run: Run | None, values: dict[str, Any]) -> Target
 
 def chosen_distinguisher(target: Target, values: dict[str, Any]) -> Distinguisher:
     """The score function that was named, or the distinguisher of that name."""
-    from calipers.auditing.choosing import DEFAULT_PILOT, distinguisher_for
+    from calipers.auditing.choosing import distinguisher_for, pilot_for
 
     if values["score"] is None:
-        pilot = DEFAULT_PILOT if values["pilot"] is None else values["pilot"]
+        pilot = pilot_for(values["trials"]) if values["pilot"] is None else values["pilot"]
         return distinguisher_for(
             target, values["distinguisher"], seed=values["seed"], pilot=pilot, time_limit=values["time_limit"]
         )

@@ -118,7 +118,9 @@ class Composition:
         """The test behind a lower value, or behind whole curves; of one ratio no other is better at its threshold."""
         if self.single is not None and math.isfinite(threshold):
             return f"the log likelihood ratio of the epoch is compared with {threshold:.10g}"
-        return f"{sum_rule(threshold, order)}; its error rates are computed, rounding errors counted against the attack"
+        tried = " (the best threshold tried on rounded ratios: it need not equal epsilon)" * math.isfinite(threshold)
+        said = f"{sum_rule(threshold, order)}{tried}"
+        return f"{said}; its error rates are computed, rounding errors counted against the attack"
 
 
 @dataclass(frozen=True)

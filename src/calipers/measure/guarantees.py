@@ -42,8 +42,8 @@ from calipers.pld.core.source import TwoSidedPair
 Mechanism = TwoSidedPair | Product | Guarantee
 _WRITTEN = 4
 _ITS_OWN_CLAIM = (
-    "This is a statement about a mechanism, not a run: the claim in the report is its own upper bound, and nothing "
-    "is said about how batches were drawn or what was divided."
+    "This is a statement about a mechanism, not a run: what stands as a claim of standard accounting is its own upper "
+    "bound, and nothing is said about how batches were drawn or what was divided."
 )
 _ATTACK = "The record contributes what each pair assumes and all others contribute nothing, so each release shows it."
 _SLACK = 1e-13

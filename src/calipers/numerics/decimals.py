@@ -41,6 +41,19 @@ def claim_digits(value: float, digits: int = DIGITS) -> str:
     return typed if float(typed) == value else ceil_digits(value, digits)
 
 
+def end_digits(lower: float, upper: float, stated: float | None = None) -> tuple[str, str]:
+    """Both ends of a bracket, rounded outward; but an end that is the stated number, as it was stated.
+
+    An upper end may lie above the stated number by rounding errors: what is stated is itself a bound.
+    """
+    if stated is None:
+        return floor_digits(lower), ceil_digits(upper)
+    return (
+        setting(stated) if lower == stated else floor_digits(lower),
+        setting(stated) if math.isclose(upper, stated, rel_tol=1e-9) else ceil_digits(upper),
+    )
+
+
 def setting(value: float) -> str:
     """A setting as people write it, and as every page of Calipers does: 1e-5, 0.01, 1234."""
     return nearest_digits(value, 12)

@@ -189,7 +189,8 @@ def meaningless(answers: Answers) -> Iterator[str]:
             f"An epsilon above {LARGEST_EPSILON:g} says next to nothing by itself: odds may change by a factor of "
             f"e^{LARGEST_EPSILON:g}, hundreds of millions. What is still promised is in the rows TPR at FPR."
         )
-    if answers.advantage.lower >= NOTHING_HIDDEN:
+    stated = answers.stated is not None and answers.stated.is_guarantee  # then the attack is on some other mechanism
+    if answers.advantage.lower >= NOTHING_HIDDEN and not stated:
         yield (
             f"Nothing is hidden: an explicit attack tells whether a record was used with an advantage of at least "
             f"{floor_digits(answers.advantage.lower)} (1 is certainty)."

@@ -40,7 +40,12 @@ _WORDS = (
         "The true positive rate that the attack is shown to reach, at least, at each false positive rate. Far below "
         "one false alarm in all trials that were played an audit has nothing to count.",
     ),
-    ("Privacy profile", "delta at each epsilon: what the attack shows, at least."),
+    (
+        "Privacy profile",
+        "delta at each epsilon: what the attack shows, at least. The whole curve holds at once, so at one epsilon it "
+        "may show less than the row of 'What it shows', whose confidence is its own. A proof is read off one curve "
+        "here, and computed for the epsilon of the row there, so the two may differ in the last digits; both hold.",
+    ),
 )
 """Title of each view, and how to read it."""
 

@@ -41,6 +41,7 @@ from calipers.reports.words import describe
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
     from calipers.auditing.one_run_game import OneRunResult
+    from calipers.auditing.verdict import Verdict
     from calipers.bracket import Evidence
     from calipers.measure import Measurement
     from calipers.reports.answers import Answers
@@ -58,7 +59,7 @@ def report_audit(result: AuditResult, run: Run | None = None, measurement: Measu
     document = dataclasses.replace(
         brief,
         sections=(
-            _bounds(result, "" if described is None else at_most(described[1].mu.upper)),
+            _bounds(result),
             _played(result),
             *((_described(run),) if run is not None else ()),
             Section("Curves", curve_figures(result, described)),
@@ -92,10 +93,24 @@ def brief_audit(result: AuditResult) -> Document:
         title="Audit of an implementation",
         subject="\n".join([played, *looked(result), *unasked]),
         verdict=_verdict(result),
-        badges=tuple(Badge(f"{v.against}: {v.outcome.value}", _MOODS[v.outcome.value]) for v in verdicts),
+        badges=tuple(_badge(found) for found in verdicts),
         opening=(*_ruler(result), Quote(_report_this(result), "Report this")),
         sections=(_bounds(result), *notes_section(result.notes), evidence_section(_evidence(result).items())),
+        bounds=_FOOT,
     )
+
+
+_FOOT = (
+    "The lower bounds are those of an attack, with their confidence. An audit proves no upper bound; one that stands "
+    "next to them is of the run described."
+)
+
+
+def _badge(found: Verdict) -> Badge:
+    """The outcome in a word. A proof is never falsified: code that exceeds it is another run."""
+    not_it = found.against == "upper bound" and found.outcome.value == "falsified"
+    text = "not the run described" if not_it else f"{found.against}: {found.outcome.value}"
+    return Badge(text, _MOODS[found.outcome.value])
 
 
 def _ruler(result: AuditResult) -> tuple[Figure, ...]:
@@ -110,7 +125,10 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     marks = tuple((name, "claim", value) for name, value in promised if value is not None and math.isfinite(value))
     row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks, "an audit has no upper bound")
     cells = ((row.label, at_least(bound.value)),)
-    return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least")),)
+    description = f"At least: what the attack shows, with confidence {setting(result.confidence)}."
+    if bound.upper is not None:
+        description += " The proof is of the run described, and bounds the code only if the code is that run."
+    return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least"), description),)
 
 
 def _report_this(result: AuditResult) -> str:
@@ -185,14 +203,13 @@ def _questions(result: AuditResult) -> Questions:
     )
 
 
-def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
+def _bounds(result: AuditResult) -> Section:
     """What the audit shows next to what is claimed and what is proven about the run described."""
     rows: list[tuple[Cell, ...]] = []
-    for bound in (*result.epsilon, *result.delta):
+    for bound in (*result.epsilon, *result.delta, result.mu):
         claim: Cell = "" if bound.claim is None or math.isinf(bound.claim) else claimed(bound.claim)
         proven: Cell = "" if bound.upper is None else at_most(bound.upper)
         rows.append((name_of(bound.quantity, bound.at), at_least(bound.value), claim, proven))
-    rows.append((name_of("mu", result.mu.at), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
     columns = ("quantity", sure, "claim", "at most (proof of the run)")
     reported = [number for number in range(len(columns)) if any(row[number] != "" for row in rows)]
@@ -213,7 +230,15 @@ def _claimed(answers: Answers) -> Section:
         f"{USUAL} The two bounds next to it are those of the run described; whether the implementation is that run "
         "is what the audit asks."
     )
-    return usual_section(words, claim_rows(answers))
+    rows = [(*row[:-1], _of_described(row[-1])) for row in claim_rows(answers)]
+    return usual_section(words, rows)
+
+
+def _of_described(cell: Cell) -> Cell:
+    """What became of the claim, of the run that the implementation is said to be."""
+    if not isinstance(cell, Badge):
+        return cell
+    return dataclasses.replace(cell, text=cell.text.replace("this run", "the run described"))
 
 
 def _advice(result: AuditResult) -> Iterator[str]:
@@ -266,4 +291,5 @@ def brief_one_run(result: OneRunResult) -> Document:
         subject="\n".join([f"{result.source}: one run, {first.canaries} canaries, confidence {sure}.", *unasked]),
         verdict=said[0],
         sections=(Section("What it shows", (table, *map(Prose, said[1:]))), *notes_section(result.notes)),
+        bounds=_FOOT,
     )

@@ -102,13 +102,17 @@ class Chart:
 
 @dataclass(frozen=True)
 class Interval:
-    """One bracket; at an infinite upper end, off the axis, stands `unbounded`. `marks` are (label, role, value)."""
+    """One bracket; at an infinite upper end, off the axis, stands `unbounded`. `marks` are (label, role, value).
+
+    An end that is what somebody stated is written as `stated`.
+    """
 
     label: str
     lower: float
     upper: float
     marks: tuple[tuple[str, str, float], ...] = ()
     unbounded: str = "no finite upper bound"
+    stated: float | None = None
 
 
 @dataclass(frozen=True)

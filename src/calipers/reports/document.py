@@ -9,6 +9,8 @@ is, and what stands next to it.
 A `Number` keeps the direction in which it is a bound and the double it was rounded from:
 
     "at least":  Decimal(text) <= exact,     "at most":  Decimal(text) >= exact,     "":  no bound, rounded to nearest.
+
+Only what somebody stated is written as it was stated, whichever way its double was rounded.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from calipers.bracket import Bracket
-from calipers.numerics.decimals import DIGITS, ceil_digits, claim_digits, floor_digits, nearest_digits
+from calipers.numerics.decimals import DIGITS, ceil_digits, claim_digits, end_digits, floor_digits, nearest_digits
 from calipers.reports.chart import Chart, Intervals
 
 AT_LEAST, AT_MOST, NEAREST = "at least", "at most", ""
@@ -179,6 +181,11 @@ class Document:
     sections: tuple[Section, ...] = ()
     model: str = ""
     """What the report is about, as its owner calls it."""
+    bounds: str = (
+        "The upper bound is a proof: no attacker within the scope that is named gets more. The lower bound is an "
+        "attack: an explicit adversary gets this much."
+    )
+    """What the two bounds are, for the foot of a page."""
     origin: str = ""
     """Version, date, command and hash, set when the report is written."""
 
@@ -214,9 +221,10 @@ def nearest(value: float, digits: int = DIGITS) -> Number:
     return Number(nearest_digits(value, digits), value)
 
 
-def ends(bracket: Bracket) -> tuple[Number, Number]:
-    """Both bounds as numbers, the lower one rounded down and the upper one up."""
-    return at_least(bracket.lower), at_most(bracket.upper)
+def ends(bracket: Bracket, stated: float | None = None) -> tuple[Number, Number]:
+    """Both bounds as numbers, the lower one rounded down and the upper one up; what is stated, as it was stated."""
+    lower, upper = end_digits(bracket.lower, bracket.upper, stated)
+    return Number(lower, bracket.lower, AT_LEAST), Number(upper, bracket.upper, AT_MOST)
 
 
 def words_of(cell: Cell, between: str = " to ") -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ENDS = ("at least (attack)", "at most (proof)")
 
+_BETWEEN = "At least: what an explicit attack shows. At most: what is proven. The truth lies between the two."
 _SIDES = (Side.UPPER, Side.LOWER)
 _WORDS = {
     "tradeoff": (
@@ -126,9 +127,9 @@ def interval_figure(
     rows: tuple[Interval, ...],
     cells: tuple[tuple[Cell, ...], ...] = (),
     columns: tuple[str, ...] = ("quantity", *ENDS),
+    description: str = _BETWEEN,
 ) -> Figure:
     """Pairs of bounds on one axis, with the table that says the same: both ends of each, where no other is given."""
-    description = "At least: what an explicit attack shows. At most: what is proven. The truth lies between the two."
     picture = Intervals(name, title, description, axis_for(title.partition(" at ")[0], rows), rows)
     both = tuple((row.label, at_least(row.lower), at_most(row.upper)) for row in rows)
     return Figure(picture, Table(title, columns, cells or both))

@@ -42,6 +42,7 @@ def to_html(document: parts.Document) -> str:
         contents=links,
         sections=body,
         version=_text(__version__),
+        bounds=_text(document.bounds),
         origin=_text(document.origin),
     )
 

@@ -21,6 +21,7 @@ from calipers.citations import implements
 from calipers.guarantee import NEIGHBORS, GuaranteeSubject
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
+from calipers.reports.implied import implied_paragraph, is_guarantee
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
@@ -37,6 +38,8 @@ GOOD_REGRET = 0.01
 @implements("gomez2025:alg1", "gomez2025:prop4.1")
 def paragraph(answers: Answers, tolerance: float) -> str:
     """Run, unit, mu with regret, (epsilon, delta), attack, accountant: ready to paste."""
+    if is_guarantee(answers):
+        return " ".join([*implied_paragraph(answers, printed_regret(answers)), _accountant()])
     return " ".join(
         [
             *((_trained(answers), _terms(answers.runs)) if answers.stated is None else _said(answers.stated)),
@@ -69,9 +72,14 @@ def judgements(result: AuditResult) -> list[tuple[str, bool]]:
     return [(f"Judged against the {_listed(names)}. {text}", bad) for (text, bad), names in against.items()]
 
 
-def _terms(runs: Sequence[Run], what: str = "The guarantee") -> str:
-    """What a guarantee is about, after the sentence that describes the run."""
-    return f"{what} is for {unit_text(runs[0])} as the privacy unit, under {runs[0].adjacency} adjacency. {FIXED}"
+def _terms(runs: Sequence[Run]) -> str:
+    """What a guarantee is about, after the sentence that describes the run, and when it holds."""
+    return f"{_about(runs, 'The guarantee')} {FIXED}"
+
+
+def _about(runs: Sequence[Run], what: str) -> str:
+    """Unit and adjacency."""
+    return f"{what} is for {unit_text(runs[0])} as the privacy unit, under {runs[0].adjacency} adjacency."
 
 
 def _gaussian(answers: Answers) -> str:
@@ -204,7 +212,7 @@ def audit_paragraph(result: AuditResult, run: Run | None = None) -> str:
         [
             f"The implementation {result.target_name} was audited with Calipers {__version__}: {result.trials:,} runs "
             f"with and {result.trials:,} runs without one record (seed {result.seed}), scored by {result.scored_by}.",
-            *(() if run is None else (f"It is said to be this run: {describe(run)}", _terms((run,), "The audit"))),
+            *(() if run is None else (f"It is said to be this run: {describe(run)}", _about((run,), "The audit"))),
             f"Lower bounds, {sure}: {'; '.join(bounds)}.",
             *(text for text, _ in judgements(result)),
             "An audit bounds the leakage of this pair of datasets under this attack from below; it does not prove "

@@ -118,7 +118,7 @@ _BOUNDED = (
 
 def _regret(answers: Answers) -> Iterator[Remedy]:
     """That mu alone does not sum up the curve."""
-    if answers.regret > GOOD_REGRET:
+    if GOOD_REGRET < answers.regret < math.inf:
         yield Remedy(
             f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
             "report the privacy profile (delta at each epsilon) or the trade-off curve as well."

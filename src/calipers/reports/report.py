@@ -21,6 +21,8 @@ from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Notice, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import bracket_figure, profile_figure, rate_figures, target_figure
+from calipers.reports.guaranteed import brief_guarantee, guarantee_sections
+from calipers.reports.implied import is_guarantee
 from calipers.reports.officer import success_rates
 from calipers.reports.paragraph import paragraph, report_this
 from calipers.reports.records import Record, calibration_record, measurement_record
@@ -68,7 +70,10 @@ def report_measurement(
     """One run from both sides, with all sections."""
     answers, found = asked(measurement, questions, with_relations=True)
     brief = brief_measurement(answers, measurement.tolerance)
-    sections = measurement_sections(measurement, answers, found, facts)
+    if is_guarantee(answers):
+        sections = guarantee_sections(measurement, answers)
+    else:
+        sections = measurement_sections(measurement, answers, found, facts)
     record = heading(kind, brief.verdict) | measured(measurement, answers, found)
     return Report(dataclasses.replace(brief, kind=kind, sections=sections), record)
 
@@ -204,6 +209,8 @@ def _assumed(*texts: str) -> tuple[Notice, ...]:
 
 def brief_measurement(answers: Answers, tolerance: float) -> Document:
     """What a terminal and a notebook show of a run: nothing is measured for it beyond the answers."""
+    if is_guarantee(answers):
+        return brief_guarantee(answers)
     return Document(
         kind="measure",
         title="Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of {answers.stated.noun}",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits
+from calipers.numerics.decimals import claim_digits, end_digits
 from calipers.reports.chart import Axis, Interval, Intervals
 
 INDENT = 2
@@ -48,8 +48,9 @@ def _row(axis: Axis, row: Interval, beam: int, *, named: bool) -> list[str]:
     for _, value in marks:
         cells[_column(axis, value, beam)] = "◇"
     cells[low], cells[high] = "▶", "◀" if finite else "▷"
-    left = f"at least {floor_digits(row.lower)}" if math.isfinite(row.lower) else "beyond any number"
-    right = f"at most {ceil_digits(row.upper)}" if finite else row.unbounded
+    lower, upper = end_digits(row.lower, row.upper, row.stated)
+    left = f"at least {lower}" if math.isfinite(row.lower) else "beyond any number"
+    right = f"at most {upper}" if finite else row.unbounded
     lines = [row.label] if named else []
     lines.append(_placed(left, right, low, high, beam))
     lines.append("".join(cells))

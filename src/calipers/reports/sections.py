@@ -314,7 +314,7 @@ def attacker_section(answers: Answers) -> Section:
                 f"{_ANOTHER.get(adjacency, '').format(name=name)}"
             ),
             Table(
-                f"Probability of the answer '{yes}', if it is right (or of '{no}', if that is more)",
+                f"Probability of answering '{yes}' where that is right (or '{no}' where that is, if that is more)",
                 ("false alarms", "some attack reaches at least", "no attack exceeds", "guessing reaches"),
                 tuple(rows),
             ),

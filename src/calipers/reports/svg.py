@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits
+from calipers.numerics.decimals import claim_digits, end_digits
 from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
 
 WIDTH, HEIGHT = 420, 330
@@ -157,8 +157,9 @@ def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str
 
 def _bound_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
     """What the bounds say, above them: the attack's number ends at its bound, the proof's begins at its own."""
-    left = f"≥ {floor_digits(row.lower)}"
-    right = f"≤ {ceil_digits(row.upper)}" if math.isfinite(row.upper) else row.unbounded
+    lower, upper = end_digits(row.lower, row.upper, row.stated)
+    left = f"≥ {lower}"
+    right = f"≤ {upper}" if math.isfinite(row.upper) else row.unbounded
     begin = min(max(high, 16 + len(left) * LETTER + 8), WIDTH - 16 - len(right) * LETTER)
     end = max(min(low, begin - 8), 16 + len(left) * LETTER)
     # At the edge it ends there, however wide its letters are.
