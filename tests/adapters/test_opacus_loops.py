@@ -216,9 +216,12 @@ def test_a_noise_that_changes_inside_an_epoch_counts_the_least(script) -> None:
     assert gaussian(2) <= proven(record)[1] <= gaussian(2) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("size", "last"), [(1000, "drop"), (1050, "keep")])
-def test_an_order_that_is_drawn_once_is_told_from_one_of_every_epoch(script, size, last) -> None:
-    """A generator set back before every pass deals the same permutation; so does no noise, which has its own."""
+@pytest.mark.parametrize("size", [1000, 1050])
+def test_an_order_that_is_drawn_once_is_told_from_one_of_every_epoch(script, size) -> None:
+    """A generator set back before every pass deals the same permutation; so does no noise, which has its own.
+
+    The loader keeps a last, shorter batch, also where there is none: one record more would make one.
+    """
     for again in (False, True):
         generator, noise = torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)
         loop = script(size, loader={"generator": generator}, poisson_sampling=False, noise_generator=noise)
@@ -228,7 +231,7 @@ def test_an_order_that_is_drawn_once_is_told_from_one_of_every_epoch(script, siz
                 generator.manual_seed(5)
             loop.train()
         (run,) = record.runs()
-        assert (run.reshuffle, run.last_batch) == ("once" if again else "every-epoch", last)
+        assert (run.reshuffle, run.last_batch) == ("once" if again else "every-epoch", "keep")
         assert (run.total_epochs, record.why_not()) == (3, ())
 
 

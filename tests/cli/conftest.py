@@ -40,7 +40,7 @@ class GaussianMeasurement:
 
     def __init__(self, runs):
         self.runs = runs
-        self.stated = None
+        self.executed = ""
         self.mu = math.sqrt(sum(run.noise_multiplier**-2 for run in runs))
         self.notes = ("The bracket is one percent wide.",)
         self.tolerance = 0.05
@@ -48,7 +48,9 @@ class GaussianMeasurement:
         self.closes = True
         self.stated = None
         self.claim = SimpleNamespace(
-            epsilon=lambda delta: epsilon_of(self.mu / 2, delta), delta=lambda e: delta_of(self.mu / 2, e)
+            runs=runs,
+            epsilon=lambda delta: epsilon_of(self.mu / 2, delta),
+            delta=lambda e: delta_of(self.mu / 2, e),
         )
 
     def _bracket(self, quantity) -> Bracket:

@@ -299,7 +299,7 @@ ELSEWHERE = [
     (("measure", "--run", "empty.toml"), "empty.toml: A run needs noise_multiplier"),
     (("measure", "--run", "comma.toml"), "comma.toml is not valid TOML"),
     (("check", "binary.toml", "--epsilon", "3", "--delta", "1e-5"), "binary.toml is not a text file"),
-    (("check", "phases.toml", "--epsilon", "1e-5", "--delta", "3"), "Expected --delta in"),
+    (("check", "phases.toml", "--epsilon", "1e-5", "--delta", "3"), "Expected the budget's delta in"),
     (("certify", ".", "--delta", "1e-5"), "Is a directory"),
     (("receipt", "binary.toml"), "binary.toml is not a text file"),
     (("verify-receipt", "empty.toml"), "empty.toml is not JSON"),

@@ -77,6 +77,20 @@ def test_an_approximate_guarantee_is_its_four_outcomes(epsilon: float, delta: fl
         assert measured.gdp(1e-12).mu.upper == math.inf
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 0.3, 0.7])
+def test_rates_of_an_approximate_guarantee_are_its_three_lines(delta: float) -> None:
+    """The largest rate is min(1, e^epsilon fpr + delta, 1 - e^-epsilon (1 - delta - fpr))."""
+    for epsilon in (0.1, 1.0, 2.0, 2.5, 5.0, 30.0):
+        measured = cp.measure(cp.Guarantee(epsilon=epsilon, delta=delta))
+        for fpr in (0.0, 1e-12, 1e-5, 1e-4, 1e-3, 0.1, 0.5, 0.8):
+            with mpmath.workdps(50):
+                odds, left = mpmath.exp(epsilon), 1 - mpmath.mpf(delta) - mpmath.mpf(fpr)
+                truth = min(mpmath.mpf(1), odds * fpr + mpmath.mpf(delta), 1 - max(left, 0) / odds)
+            bracket = measured.tpr(fpr)
+            assert bracket.lower <= truth <= bracket.upper
+            assert bracket.width <= 1e-13
+
+
 def test_a_lone_pair_and_its_guarantee_agree_with_a_product() -> None:
     """Twice (epsilon, delta) is not (2 epsilon, 2 delta): the product is strictly below, and above one of them."""
     one, two = cp.measure(approximate_dp(1.0, 1e-6)), cp.measure(compose((approximate_dp(1.0, 1e-6), 2)))

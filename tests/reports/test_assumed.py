@@ -55,10 +55,10 @@ def test_one_batch_of_all_records_is_what_standard_accounting_is_about() -> None
     assert "unlike in standard accounting" not in said
     assert "moves all later ones" not in said
     assert ZERO_OUT in said
-    assert "(1 batch per epoch)" in said
+    assert "(40 records in 1 batch of 40 per epoch)" in said
     several = words(Run(**DIVIDED | {"sampler": "deterministic"}, last_batch="drop"))
     assert "unlike in standard accounting, which assumes Poisson batches" in several
-    assert "(4 batches per epoch)" in several
+    assert "(40 records in 4 batches of 10 per epoch)" in several
 
 
 def test_a_last_batch_that_one_record_more_makes_is_assumed_to_be_dropped() -> None:

@@ -120,7 +120,7 @@ def test_clients_are_called_clients():
     report = report_measurement(measure(RUN.replace(unit="client", records_per_unit=1)), Questions())
     text = " ".join(block.text for block in section(report, SECRETS).blocks if isinstance(block, Prose))
     assert "secret of one client" in text
-    assert "1,000 clients drawn independently" in text
+    assert "none of the 1,000 clients" in text
 
 
 def test_title_and_model_stand_at_the_head(report, tmp_path):

@@ -102,9 +102,9 @@ def test_two_runs_that_differ_in_the_order_have_two_sentences(reshuffle: str) ->
     """Their bounds differ; in a single epoch there is one order in any case, and no word about it."""
     run = cp.Run(**SIZES, epochs=2, sampler="shuffle", adjacency="zero-out", reshuffle=reshuffle)
     for name, text in _texts(run, whole=False).items():
-        assert f"shuffled batches of fixed size, {ORDERS[reshuffle]} (6 full batches per epoch" in text, name
+        assert f"shuffled batches of fixed size, {ORDERS[reshuffle]} (62 records in 6 batches of 10" in text, name
     for text in _texts(run.replace(epochs=1), whole=False).values():
-        assert "shuffled batches of fixed size (6 full" in text
+        assert "shuffled batches of fixed size (62 records in 6" in text
 
 
 @pytest.mark.slow

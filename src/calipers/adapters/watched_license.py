@@ -13,7 +13,7 @@ import dataclasses
 
 from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_run import Description
+from calipers.adapters.watched_run import ONCE_A_PASS, Description
 from calipers.adaptive.filter import LICENSE
 from calipers.domains import COUNT
 from calipers.errors import CalipersError, InputError, UnsupportedError
@@ -35,7 +35,10 @@ CHANGED = (
     "Noise or rate changed while training ({levels}). The number holds if that schedule was fixed in advance; steps "
     "that are chosen by what the training showed need a privacy filter: attach(..., privacy_filter=...)."
 )
-PLANNED = "The training was planned for at most {planned} steps, and may have been stopped by what it showed."
+PLANNED = (
+    "The training was planned for at most {planned} steps, every pass over a loader taken to its end before another "
+    "one begins, and may have been stopped by what it showed."
+)
 EXCEEDED = (
     "{taken} steps were taken and {planned} planned: a plan that is extended later is none, and the number holds if "
     "the length was fixed in advance."
@@ -97,9 +100,10 @@ class Terms:
             why = UNBOUNDED.format(taken=taken, planned=self.planned, why=str(error).rstrip("."))
             return Description((), False, (*found.reasons, why))
         adjacency = found.runs[0].adjacency
+        own = found.note.replace(ONCE_A_PASS, "").strip()
         note = (
-            f"{found.note} {taken} steps were taken. The bound is that of the longest run that was possible, "
-            f"{self.planned} steps with the noise of those that were "
+            f"{own} {taken} steps were taken. The bound is that of the longest run that was possible, {self.planned} "
+            "steps (up to the end of an epoch, where batches are cut from an order) with the noise of those that were "
             "taken; no attack is claimed, since where the training stops may depend on what it showed."
         )
         longest = tuple(run.replace(adjacency=adjacency) for run in runs)

@@ -42,8 +42,8 @@ AS_OBSERVED = (
     "draws other batches."
 )
 ONCE_A_PASS = (
-    "The upper bound counts every record once in every pass with a step, whatever the order. No attack is claimed: the "
-    "order of the batches was random and nobody saw it."
+    "The upper bound counts every record once in every pass with a step, whatever the order. No attack is "
+    "computed for passes that were broken off."
 )
 IRREGULAR = (
     "Some batches were used in more steps than others. That cannot be distinguished from steps on batches of a "
@@ -300,8 +300,8 @@ def _allocated_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tup
         kinds = {tuple(each._replace(divisor=0.0, follows=False) for each in used): used for used in group.uses}
         if group.used() != source.batches:
             raise UnsupportedError(
-                f"A pass ended after {group.used()} of {source.batches} batches; the next one begins anew, and no Run "
-                "describes epochs that are not whole."
+                f"A pass was broken off after {group.used()} of {source.batches} batches (another one would begin "
+                "anew), and no Run describes epochs that are not whole."
             )
         if len(kinds) != 1 or len(next(iter(kinds))) != 1:
             raise UnsupportedError(

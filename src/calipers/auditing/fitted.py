@@ -58,8 +58,8 @@ class Fitted:
         """What it cannot see."""
         return (
             f"what a score fitted to more than {self.pilot} pilot runs (--pilot) would find, to differences other than "
-            "in means and a common variance, to noise whose values depend on one another in ways that neither pairs of "
-            "features nor regressions on a few of them show"
+            "in the means or in one scale of all numbers, to values of the noise that depend on one another in ways "
+            "that the pilot runs' checks (correlated pairs, regressions on a few numbers) do not show"
         )
 
     @property

@@ -42,8 +42,8 @@ from calipers.pld.core.source import TwoSidedPair
 Mechanism = TwoSidedPair | Product | Guarantee
 _WRITTEN = 4
 _ITS_OWN_CLAIM = (
-    "This is a statement about a mechanism, not a run: what stands as a claim of standard accounting is its own upper "
-    "bound, and nothing is said about how batches were drawn or what was divided."
+    "This is a statement about a mechanism, not a run: nothing is said about how batches were drawn or what was "
+    "divided, and there is no standard accounting to compare with (in JSON, the claim is the upper bound)."
 )
 _ATTACK = "The record contributes what each pair assumes and all others contribute nothing, so each release shows it."
 _SLACK = 1e-13
@@ -72,11 +72,10 @@ def stated_pair(epsilon: float, delta: float) -> Bounds:
 
 def _response(epsilon: float, delta: float) -> TradeoffCurve:
     """The tests on randomized response with a mass delta in the clear."""
-    kept = 1.0 - delta
     # The chance to answer wrongly, rounded up: that of both errors when the answer is believed.
-    wrong = kept / (1.0 + math.exp(epsilon)) * (1.0 + 8e-16)
-    alphas, misses = np.array([0.0, wrong, kept]), np.array([kept, wrong, 0.0])
-    return TradeoffCurve.from_tests(alphas, 1.0 - misses, 1.0 - alphas, misses, side=Side.LOWER)
+    wrong = (1.0 - delta) / (1.0 + math.exp(epsilon)) * (1.0 + 8e-16)
+    error, success = np.array([0.0, wrong, 1.0 - delta]), np.array([1.0, 1.0 - wrong, delta])
+    return TradeoffCurve.from_tests(error, success[::-1], success, error[::-1], side=Side.LOWER)
 
 
 @dataclass(frozen=True, eq=False)

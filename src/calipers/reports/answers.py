@@ -149,6 +149,9 @@ def answer(measurement: Measurement, questions: Questions, *, with_relations: bo
 
     With relations the run is measured for all neighboring relations, at the first delta.
     """
+    own = measurement.stated.number("delta") if measurement.stated is not None else None
+    if own and questions.delta_assumed:  # a stated (epsilon, delta) is read at its own delta
+        questions = dataclasses.replace(questions, deltas=(own,), delta_assumed=False)
     runs, claim = measurement.runs, measurement.claim
     gdp = measurement.gdp(delta0=questions.delta0)
     readings = (
@@ -204,10 +207,11 @@ def large_deltas(runs: Sequence[Run], deltas: Sequence[float]) -> Iterator[str]:
     size = runs[0].dataset_size if runs else None
     for delta in deltas:
         if size is not None and delta * size > 0.1 * (1 + 1e-9):
+            better = 10.0 ** math.floor(math.log10(0.1 * (1 + 1e-9) / size))
             yield (
                 f"delta = {setting(delta)} is {'not' if delta * size >= 1 else 'not far'} below 1/N = "
                 f"{nearest_digits(1 / size, 3)}: it allows publishing a record outright now and then; ask for a "
-                f"tenth of 1/N or less, such as delta = {floor_digits(0.1 * (1 + 1e-9) / size, 1)}."
+                f"tenth of 1/N or less, such as delta = {setting(better)}."
             )
 
 

@@ -33,7 +33,7 @@ _WORDS = (
     (
         "Trade-off curve of the attack",
         "The false negative rate that the attack is shown to reach, at most, at each false positive rate; the whole "
-        "curve holds at once. The true curve of the implementation is nowhere larger.",
+        "curve holds at once: with the audit's confidence the true one of the implementation is nowhere larger.",
     ),
     (
         "Low false positive rates",

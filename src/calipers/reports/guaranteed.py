@@ -26,7 +26,7 @@ from calipers.reports.document import (
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import ENDS, interval_figure, profile_figure, rate_figures
 from calipers.reports.implied import implied_line, implied_verdict, stated_number
-from calipers.reports.officer import reading_section, secrets_section, success_rates
+from calipers.reports.officer import ALLOWED, reading_section, secrets_section, success_rates
 from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.readings import Reading
 from calipers.reports.sections import ROUNDED, notes_section, stated_section
@@ -140,7 +140,7 @@ def _attacker(answers: Answers) -> Section:
         "guarantee; the two answers may be exchanged."
     )
     rows = [(f"{fpr:g}", *ends(bracket), nearest(fpr)) for fpr, bracket in answers.tpr]
-    columns = ("false alarms", "some mechanism allows at least", "no mechanism allows more than", "guessing reaches")
+    columns = ("false alarms", *ALLOWED, "guessing reaches")
     return Section("What an attacker gets", (Prose(words), Table("True positive rate", columns, tuple(rows))))
 
 

@@ -30,6 +30,9 @@ BASELINES = (0.99, 0.5, 0.1, 0.01, 1e-3, 1e-6)
 _SHARE = 0.01
 """How often a guess isolates somebody in the example of singling out: a chosen round number, far below certainty."""
 SECRETS = "Reconstruction, attribute inference, singling out"
+_REACHED = ("some attack reaches at least", "no attack exceeds")
+ALLOWED = ("some mechanism allows at least", "no mechanism allows more than")
+"""What bounds are called: of a run, and of a stated guarantee."""
 _Success = Sequence[tuple[float, Bracket]]
 
 
@@ -97,7 +100,8 @@ def _own_factor(answers: Answers) -> str:
     row = answers.leading
     if row.quantity != "epsilon" or not row.bracket.upper <= LARGEST_EPSILON:
         return ""
-    epsilon = ceil_digits(row.bracket.upper)
+    stated = answers.stated.number("epsilon") if answers.stated is not None else None
+    epsilon = setting(stated) if stated == row.bracket.upper else ceil_digits(row.bracket.upper)
     factor = Decimal(ceil_digits(math.exp(float(epsilon)) * (1.0 + 1e-12), 3))
     return f"; here e^{epsilon} is at most {factor:,f}"
 
@@ -163,7 +167,7 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *success_cells(k, bracket)) for k, bracket in found]
     table = Table(
         "Success of the best attacker, over all secrets with this baseline",
-        ("a guess is right", "baseline", "some attack reaches at least", "no attack exceeds"),
+        ("a guess is right", "baseline", *(_REACHED if answers.stated is None else ALLOWED)),
         tuple(rows),
     )
     blocks: list[Block] = [Prose(intro), Items(items), table, Prose(_about_proof(answers)), Prose(_shown(measurement))]
@@ -243,10 +247,11 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         else "no bound below 1 is proven for that"
     )
     text = (
-        f"Singling out anybody: of {size:,} records drawn independently of one another, a description that fits a "
-        f"share of {floor_digits(weight, 3)} of the population fits exactly one of them by chance with probability "
-        f"below {setting(_SHARE)}. With what was released, {said}; the truth may be much lower, since no attack is "
-        "computed for this."
+        f"Singling out anybody, by somebody who knows the population and none of the {size:,} records (whoever knows "
+        "one can describe it): if these are drawn independently of one another, a description that fits a share of "
+        f"{floor_digits(weight, 3)} of the population fits exactly one of them by chance with probability below "
+        f"{setting(_SHARE)}. With what was released, {said}; the truth may be much lower, since no attack is computed "
+        "for this."
     )
     return [in_units(text, answers.runs[0])]
 

@@ -107,8 +107,8 @@ def _gaussian(answers: Answers) -> str:
 
 def printed_regret(answers: Answers) -> float:
     """At least the regret of mu as it is printed, rounded up: the number that stands next to it everywhere."""
-    if math.isinf(answers.mu.upper):
-        return answers.regret
+    if math.isinf(answers.mu.upper) or (answers.stated is not None and answers.stated.number("mu") is not None):
+        return answers.regret  # a stated mu is printed as it was stated
     return rounded_regret(answers, ceil_digits(answers.mu.upper))
 
 

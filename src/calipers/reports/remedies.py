@@ -96,8 +96,8 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     if row is not None and beyond and row.claim > 0 and not answers.as_accounted:
         yield Remedy(
             "Or pay with noise: calipers calibrate, with this run and "
-            f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds the smallest "
-            "noise multiplier at which the epsilon of standard accounting would be proven."
+            f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds nearly the "
+            "smallest noise multiplier at which the epsilon of standard accounting would be proven."
         )
     elif answers.stated is not None:
         yield Remedy(answers.stated.remedy)
