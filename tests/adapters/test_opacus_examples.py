@@ -113,7 +113,7 @@ def test_imdb(script) -> None:
     loop.train(2)
     (run,) = record.runs()
     assert (run.sampler, run.last_batch, run.reshuffle, run.total_steps) == ("shuffle", "keep", "every-epoch", 8)
-    assert (run.normalization, record.why_not()) == ("constant", ())
+    assert (run.normalization, record.why_not()) == ("floor", ())
 
 
 def test_char_lstm(script) -> None:
