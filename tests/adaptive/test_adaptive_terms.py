@@ -10,7 +10,7 @@ import pytest
 import calipers as cp
 from calipers.adaptive import bounds
 from calipers.adaptive.filter import Odometer
-from calipers.adaptive.kernel import lower_block, upper_block
+from calipers.adaptive.kernel import UpperKernel, lower_block, trimmed, upper_block
 from calipers.bracket import Side
 from calipers.pld.core.pmf import PrivacyLossPmf
 
@@ -66,6 +66,14 @@ def test_upper_kernels_stay_above(steps: int, error: float, least: float) -> Non
         assert exact(steps, epsilon) <= value * (1.0 + 1e-12)
         twice = steps * INFINITE - (1.0 - (1.0 - INFINITE) ** steps)  # infinite in two steps, counted in both
         assert value <= exact(steps, epsilon) + twice + 0.02 * min(steps, 3) + 2.0 * least * steps + 4.0 * error * steps
+
+
+def test_a_tail_that_is_cut_from_an_upper_kernel_counts_as_infinite() -> None:
+    """What is cut above is infinite, what is cut below moves to the lowest point kept: no mass of P is lost."""
+    found = trimmed(UpperKernel(0, np.array([1e-4, 0.5, 0.4998, 1e-4]), 0.0, 0), 1e-3)
+    assert (found.low, len(found.masses)) == (1, 2)
+    assert found.p_inf >= 1e-4
+    assert found.masses[0] >= 0.5 + 1e-4
 
 
 @pytest.mark.usefixtures("transforms")
