@@ -321,6 +321,17 @@ def test_tail_sums_of_a_tail_that_falls_faster_than_the_decay() -> None:
         assert abs(mp.mpf(float(sums[i])) - exact) <= 4 * n * UNIT_ROUNDOFF * exact
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-204, 1e200])
+def test_tail_sums_keep_their_digits_whatever_the_size_of_the_weights(size: float) -> None:
+    """The largest weight is `size`, the others lie far below it; nothing underflows on the way."""
+    n = 3000
+    weights = size * np.exp(-0.5 * (np.arange(n) - 400.0) ** 2 / 1e5)
+    sums = decayed_tail_sums(weights, 0.1)
+    checked = list(range(0, n, 97))
+    for i, exact in zip(checked, direct_tail_sums(weights, 0.1, checked), strict=True):
+        assert abs(mp.mpf(float(sums[i])) - exact) <= 4 * n * UNIT_ROUNDOFF * exact + mp.mpf(5e-324)
+
+
 @pytest.mark.parametrize("minimum", [16, 45, 81, 125, 1000, 3**7, 5**5, 40_000, 2**16 + 1, 300_000])
 def test_transforms_err_less_than_charged_in_both_senses(minimum: int) -> None:
     """Forward and back, every factor up to 5, against extended precision: 2-norm, and entry by entry."""

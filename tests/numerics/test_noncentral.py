@@ -256,3 +256,13 @@ def test_the_rounding_of_the_threshold_is_charged(deviations, side):
         s = mp.sqrt(1 + mp.mpf(noncentrality) + mp.mpf(beside))
         truth = normal_tail(r - s) - normal_tail(r + s) if deviations < 0.0 else normal_tail(s - r) + normal_tail(s + r)
         assert encloses(log_noncentral_bounds_at(beside, 1, noncentrality, deviations < 0.0), mp.log(truth))
+
+
+def test_many_mixtures_of_many_terms_are_refused_at_once() -> None:
+    """Sixty tails with some 400,000 terms each would take half a minute; one of them is computed."""
+    shift = np.full(60, 9e8)
+    some = -2.0 * np.sqrt(2.0 * shift) * np.linspace(1.0, 1.1, 60)
+    with pytest.raises(CertificationError, match="too many terms together"):
+        log_noncentral_bounds_at(some, 3.0, shift, True)
+    low, high = log_noncentral_bounds_at(some[0], 3.0, shift[0], True)
+    assert low <= high < math.log(0.1)

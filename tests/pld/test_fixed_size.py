@@ -10,9 +10,8 @@ import pytest
 from oracles import plane
 from scipy.special import ndtr
 
-from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.one_sided import AttackProduct, ProofProduct
 from calipers.pld.composition.product import Product
-from calipers.pld.composition.proof_product import ProofProduct
 from calipers.pld.core.drawn_shift import Shifts
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.subsampling.counted import CountedPair

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calipers.pld.subsampling.hidden_place import hidden_place_proof
 from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.oblique import ObliqueAttack
-from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
+from calipers.pld.subsampling.truncated import hidden_place_proof, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 
 Floats = NDArray[np.float64]
@@ -73,10 +72,9 @@ def test_attacks_stay_below_and_the_bound_improves_on_revealing(
     cut = Truncation(others, rate, largest)
     proof = hidden_place_proof(cut, shift).upper(0.05, -40.0)
     revealing = truncated_proof(cut, shift, "add-remove").upper(0.05, -40.0)
-    against = TruncatedAttack(cut, shift, -1, None)
     for epsilon in (0.1, 0.5, 1.0, 2.0):
-        for attack in (against, ObliqueAttack(against, math.radians(100))):
-            shown = attack.lower(0.05, -40.0)
+        for angle in (math.pi, math.radians(100)):
+            shown = ObliqueAttack(cut, shift, "add-remove", angle).lower(0.05, -40.0)
             assert shown.delta(epsilon) <= proof.delta(epsilon)
             assert shown.reverse().delta(epsilon) <= proof.reverse().delta(epsilon)
     assert proof.delta(1.0) < 0.9 * revealing.delta(1.0)

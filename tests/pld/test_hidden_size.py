@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import calipers as cp
-from calipers.pld.subsampling.hidden_place import hidden_place_proof
 from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.oblique import ObliqueAttack
-from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
+from calipers.pld.subsampling.truncated import hidden_place_proof, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 
 STEP = 0.02
@@ -123,7 +122,7 @@ def test_common_truncation_is_proven_to_show_less() -> None:
     cut = Truncation(999, 0.05, 45)
     proof, before = (each.upper(0.05, -40.0) for each in (HiddenSize(cut, 1 / 0.7), hidden_place_proof(cut, 1 / 0.7)))
     assert 0.00239 < proof.delta(1.0) < 0.00618 < 0.0104 < before.delta(1.0) < 0.01052
-    shown = ObliqueAttack(TruncatedAttack(cut, 1 / 0.7, -1, None), math.radians(110)).lower(0.05, -40.0)
+    shown = ObliqueAttack(cut, 1 / 0.7, "add-remove", math.radians(110)).lower(0.05, -40.0)
     for epsilon in (0.1, 0.5, 1.0, 2.0):
         assert shown.delta(epsilon) <= proof.delta(epsilon)
         assert shown.reverse().delta(epsilon) <= proof.reverse().delta(epsilon)

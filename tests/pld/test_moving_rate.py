@@ -16,7 +16,8 @@ from oracles.pairs import Floats
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.pld.core.pmf import PrivacyLossPmf
-from calipers.pld.division.moving_rate import MovingRatePair, batch_pmf
+from calipers.pld.division.moving_rate import batch_pmf
+from calipers.pld.division.pairs import MovingRatePair
 from calipers.run import Run
 
 EPSILONS = (0.0, 0.05, 0.4, 1.0, 2.5)
@@ -111,6 +112,12 @@ def test_where_the_number_of_steps_tells_all() -> None:
     with pytest.raises(InputError, match="4, 5 and 5"):
         measure(Run(**keys, epochs=3)).epsilon(1e-5)
     assert measure(Run(**keys, steps=15)).epsilon(1e-5).lower > 0.0
+
+
+def test_batches_of_everybody_are_refused() -> None:
+    """At B = N one neighbor is drawn whole: whoever stays away is proof."""
+    with pytest.raises(InputError, match="nobody stays away"):
+        measure(Run(dataset_size=10, batch_size=9, steps=2, noise_multiplier=3.0, derived_rate="moving")).epsilon(1e-5)
 
 
 def test_where_the_size_is_public_the_rate_is_too() -> None:

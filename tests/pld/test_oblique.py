@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 import calipers as cp
 from calipers.pld.subsampling.oblique import ObliqueAttack
-from calipers.pld.subsampling.truncated import TruncatedAttack
 from calipers.pld.subsampling.truncation import Truncation
 
 Floats = NDArray[np.float64]
@@ -41,11 +40,11 @@ def densities(instead: int | None) -> tuple[Floats, Floats]:
     return absent * STEP**2 / (2 * math.pi), present * STEP**2 / (2 * math.pi)
 
 
-@pytest.mark.parametrize("instead", [None, 0, -1])
-def test_the_law_shows_nearly_all_of_the_plane_and_no_more(instead: int | None) -> None:
+@pytest.mark.parametrize(("adjacency", "instead"), [("add-remove", None), ("zero-out", 0), ("substitute", -1)])
+def test_the_law_shows_nearly_all_of_the_plane_and_no_more(adjacency: str, instead: int | None) -> None:
     """Twelve others, batches of four: delta of the law at most that of the densities, and at least 98 % of it."""
     cut = Truncation(OTHERS, RATE, LARGEST)
-    pmf = ObliqueAttack(TruncatedAttack(cut, SHIFT, -1, instead), ANGLE).lower(0.05, -40.0)
+    pmf = ObliqueAttack(cut, SHIFT, adjacency, ANGLE).lower(0.05, -40.0)
     absent, present = densities(instead)
     assert float(absent.sum()) == pytest.approx(1.0, abs=1e-9)
     for epsilon in (0.0, 0.4, 1.0):
@@ -59,7 +58,7 @@ def test_the_law_shows_nearly_all_of_the_plane_and_no_more(instead: int | None) 
 def test_sums_far_below_a_full_batch_are_one_outcome() -> None:
     """Batches of 30 in many deviations: masses are probabilities, and little is lost against finer cells."""
     cut = Truncation(80, 0.4, 30)
-    attack = ObliqueAttack(TruncatedAttack(cut, 2.0, -1, None), ANGLE)
+    attack = ObliqueAttack(cut, 2.0, "add-remove", ANGLE)
     rough, fine = attack.lower(0.2, -40.0), attack.lower(0.05, -40.0)
     for pmf in (rough, fine):
         assert 1.0 - 1e-6 < float(np.exp(pmf.log_p).sum()) <= 1.0 + 1e-9

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from calipers.bracket import Side
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.normal import gaussian_delta
-from calipers.pld.core.gaussian_part import gaussian_mixture_part
+from calipers.pld.core.gaussian_part import gaussian_mixture_part, gaussian_pair
 from calipers.pld.core.pair import Pair
 from calipers.pld.core.part_algebra import weighted
 from calipers.pld.core.pmf import PrivacyLossPmf
@@ -240,3 +240,12 @@ def test_cells_that_are_split_in_pieces_are_split_as_one(pair: Pair, monkeypatch
     pieces = pair.upper(0.05)
     for name in ("log_ratio", "log_p", "log_q"):
         np.testing.assert_array_max_ulp(getattr(pieces, name), getattr(whole, name), 64)
+
+
+@pytest.mark.slow
+def test_crowded_cells_are_cut_once() -> None:
+    """Means 1,500 deviations apart want so many cells that no tilt moves them; a curve cut them fourteen times."""
+    pair = gaussian_pair(1500.0)
+    assert pair.upper_for(0.2, -40.0, None) is pair.upper_for(0.01, -40.0, 1.5)
+    assert pair.lower_for(0.2, -40.0, 3.0) is pair.lower_for(0.05, -40.0, None)
+    assert gaussian_pair(1.0).upper_for(0.2, -40.0, 1.5) is not gaussian_pair(1.0).upper_for(0.01, -40.0, 1.5)

@@ -109,6 +109,12 @@ def test_what_a_pool_exposes_is_two_events_and_three(setting: tuple[float, int, 
     assert (found.pool, found.alone) == (pool, shown.alone)
 
 
+def test_a_pool_has_no_weights_where_its_tail_is_not_chernoffs() -> None:
+    """Lemma 9.5 needs 2 y' (l - 1) >= r^2, y' = exponent + 2.5: with less, E[e^Z; Z > y] exceeds e^(y - y')."""
+    assert _pooled(3.0, 10**14, 2, 2.0)
+    assert _pooled(3.0, 10**14, 2, 1.9) == []
+
+
 def test_the_recursion_is_charged_for_heavy_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the heavy terms lose, where light ones count too, their rounding, and the largest slope: by hand."""
     covered, epsilon, steps = Majorant(12, 1.1, 2, 1.4, 0.0, 2), 0.4, []

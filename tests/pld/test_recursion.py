@@ -12,8 +12,18 @@ from oracles.shuffled_adversary import Shuffled, disc, line
 from oracles.shuffled_recursion import exact_divergence
 
 from calipers.pld.allocation import recursion
+from calipers.pld.allocation.fourier_sum import RepeatedTerms
 from calipers.pld.allocation.frontier import cell_on_grid, control_range
-from calipers.pld.allocation.recursion import FINE, FINEST, QUICK, OneRound, SumGrid, block_pmf, recursion_divergence
+from calipers.pld.allocation.recursion import (
+    FINE,
+    FINEST,
+    QUICK,
+    OneRound,
+    SumGrid,
+    block_pmf,
+    recursion_divergence,
+    recursion_payoff,
+)
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
 from calipers.pld.allocation.worst_case_sum import divergence
 from calipers.pld.allocation.worst_case_term import replaced, zeroed_out
@@ -212,3 +222,58 @@ def test_what_every_use_of_a_term_adds_is_added_in_every_round(monkeypatch: pyte
     monkeypatch.setattr(recursion, "cell_on_grid", more)
     after = recursion_divergence(zeroed_out(2.0, 0.1, False), 20, 0.9, QUICK)
     assert after - before == pytest.approx(0.009, rel=1e-9)
+
+
+def charged_blocks(monkeypatch: pytest.MonkeyPatch, more: float) -> list[int]:
+    """Every block says `more` than it does from now on; how many blocks were added up is written down."""
+    counted: list[int] = []
+    plain = recursion.payoff_by_fourier
+
+    def counting(parts: list[RepeatedTerms], *rest: object, **named: object) -> object:
+        counted.append(sum(part.count for part in parts))
+        return plain(parts, *rest, **named)  # type: ignore[arg-type]
+
+    def charged(grid: SumGrid, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        places, masses, charge = block_pmf(grid, values)
+        return places, masses, charge + more
+
+    monkeypatch.setattr(recursion, "payoff_by_fourier", counting)
+    monkeypatch.setattr(recursion, "block_pmf", charged)
+    return counted
+
+
+@pytest.mark.parametrize("rounds", [40, 63])
+def test_what_a_block_does_not_hold_is_added_for_every_block(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """Blocks of one size and of two: each says 0.01 more, which makes (r/M) V_M larger by r/M times all of these."""
+    asked = zeroed_out(3.0, 0.024, False), rounds, 0.3, replace(QUICK, work=6_000)
+    before = recursion_divergence(*asked)
+    counted = charged_blocks(monkeypatch, 0.01)
+    more = recursion_divergence(*asked) - before
+    assert counted[0] > 1
+    assert more == pytest.approx(0.3 / rounds * 0.01 * counted[0], rel=1e-8)
+
+
+def test_a_payoff_is_charged_for_blocks_and_for_other_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half the sum of forty rounds beside one term that is 0: half their value, and every charge by its weight."""
+    term, work = zeroed_out(3.0, 0.08, False), replace(QUICK, work=6_000)
+
+    def paid(more: float) -> float:
+        def nothing(step: float) -> tuple[RepeatedTerms, float]:
+            return RepeatedTerms(np.array([0]), np.array([1.0]), step, 0.0, 1), more
+
+        return recursion_payoff(term, 40, 0.5, lambda sums: np.maximum(sums, 0.0), nothing, work)
+
+    exact, before = 20.0 * exact_divergence(3.0, 40, 0.08, shares=(0.0, 1.0)), paid(0.0)
+    assert exact <= before <= 1.3 * exact
+    assert paid(0.02) - before == pytest.approx(0.02, rel=1e-8)
+    counted = charged_blocks(monkeypatch, 0.01)
+    charged = paid(0.0)
+    assert charged - before == pytest.approx(0.5 * 0.01 * (counted[0] - 1), rel=1e-8)
+
+
+def test_every_round_is_charged_for_its_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds known up to a share of 1e-3, each of a value and of what it is divided by: e^(2 n 1e-3) for n of them."""
+    term = zeroed_out(2.0, 0.1, False)
+    before = recursion_divergence(term, 20, 0.9, QUICK)
+    monkeypatch.setattr(recursion.OneRound, "rounding", property(lambda _: 1e-3))
+    assert recursion_divergence(term, 20, 0.9, QUICK) == pytest.approx(before * math.exp(0.04), rel=1e-8)

@@ -19,7 +19,7 @@ from calipers.pld.composition.renyi import renyi, renyi_above, renyi_below
 from calipers.pld.core.pair import Pair
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import DominatingPair
-from calipers.pld.division.pairs import DividedPair, RealizedPair, ScaleFactor
+from calipers.pld.division.pairs import DividedPair, ScaleFactor
 from calipers.run import Run
 
 
@@ -275,62 +275,3 @@ def test_beyond_a_cut_is_its_tangent(monkeypatch: pytest.MonkeyPatch, order: flo
         least = min(least, mpmath.log(total))
     found = renyi_module._cut(pmf, order, lambda s: s)
     assert least <= found <= least + 1e-11 * (1.0 + abs(least))
-
-
-def realized_moment(run: Run, order: float, others: float, record: float) -> tuple[float, float]:
-    """D_t in both orders of one step in one dimension, by the trapezoidal rule: N records v, and one more, w.
-
-    The batch of j others is divided by its size, an empty one by 1.
-    """
-    size, q, sigma = int(run.dataset_size or 0), float(run.sample_rate or 0.0), run.noise_multiplier
-    x = np.linspace(-40.0 * sigma, 40.0 * sigma, 40_001)
-
-    def shown(total: float, count: int) -> np.ndarray:
-        divisor = max(count, 1)
-        z = (x * divisor - total) / sigma
-        return divisor / (sigma * math.sqrt(2.0 * math.pi)) * np.exp(-0.5 * z * z)
-
-    weights = [math.comb(size, j) * q**j * (1.0 - q) ** (size - j) for j in range(size + 1)]
-    absent = sum(b * shown(others * j, j) for j, b in enumerate(weights))
-    joined = sum(b * shown(others * j + record, j + 1) for j, b in enumerate(weights))
-    present = (1.0 - q) * absent + q * joined
-    kept = (absent > 1e-290) & (present > 1e-290)
-    p, r = np.log(present[kept]), np.log(absent[kept])
-    step = x[1] - x[0]
-    forward, back = (float(np.sum(np.exp(order * a + (1.0 - order) * b)) * step) for a, b in ((p, r), (r, p)))
-    return math.log(forward) / (order - 1.0), math.log(back) / (order - 1.0)
-
-
-@pytest.mark.parametrize("order", [1.5, 2.0, 6.0])
-@pytest.mark.parametrize(("size", "rate", "noise"), [(2, 0.5, 3.0), (3, 0.2, 2.0), (5, 0.7, 5.0)])
-def test_renyi_divergences_of_the_realized_divisor(size: int, rate: float, noise: float, order: float) -> None:
-    """Above whatever gradients on a line show, below the best of them; the datasets have N and N + 1 records."""
-    run = Run(
-        dataset_size=size, sample_rate=rate, steps=1, noise_multiplier=noise, normalization="realized", dimension=1
-    )
-    gradients = list(itertools.product((-1.0, -0.5, 0.0, 1.0), (0.0, 0.5, 1.0)))
-    shown = [
-        [realized_moment(run.replace(dataset_size=n), order, *pair) for pair in gradients] for n in (size, size - 1)
-    ]
-    found = measure(run).rdp(order)
-    best = max(max(both) for each in shown for both in each)
-    assert 0.5 * best < found.lower <= best * (1.0 + 1e-9)
-    assert best <= found.upper
-    for reverse in (False, True):  # each order by itself
-        pair = RealizedPair(noise, rate, size, 1)
-        assert max(both[reverse] for both in shown[0]) <= renyi_above([(pair, 1)], order, (reverse,))
-
-
-def test_renyi_divergences_of_the_realized_divisor_are_narrow_where_batches_are_large() -> None:
-    """60,000 records: within half a percent up to order 32, whatever the dimension; refused where the rate moves."""
-    run = Run(
-        dataset_size=60_000,
-        sample_rate=0.005,
-        steps=200,
-        noise_multiplier=10.0,
-        normalization="realized",
-        dimension=26_010,
-    )
-    for order in (2.0, 32.0):
-        found = measure(run).rdp(order)
-        assert 0.0 < found.lower < found.upper < 1.005 * found.lower

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,13 @@ from scipy.special import ndtr
 
 from calipers.errors import InputError
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+from calipers.pld.allocation import shuffle_attack
 from calipers.pld.allocation.average_tests import EventFamily, MaximumTests
+from calipers.pld.allocation.lattice_segment import LatticeSegment
+from calipers.pld.allocation.multi_resolution import MultiResolutionSum, multiplied
 from calipers.pld.allocation.pmf_of_tests import pmf_of_tests
-from calipers.pld.allocation.shuffle_attack import ShuffleAttack
-from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.allocation.shuffle_attack import ShuffleAttack, ShuffleTest
+from calipers.pld.composition.one_sided import AttackProduct
 from calipers.theorems.samplers_gap import (
     shuffle_delta_lower,
     shuffle_delta_upper,
@@ -158,7 +162,7 @@ def test_a_hundred_epochs_approach_gaussian_privacy() -> None:
     v2 = 1.0 / 1.3**2
     variance = (math.exp(4 * v2) - 1) + (math.exp(v2) - 1) - 2 * (math.exp(2 * v2) - 1)
     limit = gaussian_epsilon(math.sqrt(100 * variance / 10_000), 1e-5)
-    found, _ = AttackProduct([(ShuffleAttack(1.3, 10_000), 100)]).epsilon(1e-5)
+    found, *_ = AttackProduct([(ShuffleAttack(1.3, 10_000), 100)]).epsilon(1e-5)
     assert 0.98 * limit <= found <= 1.08 * limit
 
 
@@ -174,6 +178,10 @@ def test_description_is_runnable() -> None:
     text = str(ShuffleAttack(1.0, 10, 0.5).best_test(0.1))
     assert "exp(2 x_t/sigma - 2/sigma^2) - 1.10517" in text
     assert "max_t" in str(ShuffleAttack(0.4, 10_000).best_test(12.0))
+    reversed_text = str(ShuffleTest(0.1, 0.01, "sum", -0.25, reversed=True))
+    assert reversed_text.startswith("say 'zeroed out' when")
+    assert "exp(2 x_t/sigma - 2/sigma^2) - 0.904837 exp(x_t" in reversed_text  # Q > e^0.1 P is P < e^-0.1 Q
+    assert "is < -0.25" in reversed_text
 
 
 def test_maximum_events_in_closed_form() -> None:
@@ -224,3 +232,22 @@ def test_a_pmf_shows_what_a_grid_for_every_epsilon_showed() -> None:
         assert before * (1.0 - 1.5e-3) <= pmf.delta(epsilon) <= before * 1.001
     for epsilon, before in {0.2: 0.135264, 0.5: 0.0356023, 1.5: 6.59317e-11}.items():
         assert before * (1.0 - 1e-3) <= pmf.reverse().delta(epsilon) <= before * 1.001
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("error", "drift"), [(0.05, 1e-12), (1e-12, 0.01), (0.05, 0.01)])
+def test_masses_that_are_too_large_show_no_more_than_there_is(
+    monkeypatch: pytest.MonkeyPatch, error: float, drift: float, reverse: bool
+) -> None:
+    """One batch, all masses too large by e^error, the alternative's by 2 drift more, as is said: below a Gaussian's."""
+
+    def wrong(*asked: object) -> MultiResolutionSum:
+        total = multiplied(*asked)  # type: ignore[arg-type]
+        more = math.exp(error) * np.where(np.arange(3) == 1 + reverse, 1.0 + 2.0 * drift, 1.0)[:, None]
+        levels = {e: LatticeSegment(low, rows * more) for e, (low, rows) in total.levels.items()}
+        return replace(total, levels=levels, error=total.error + error, drift=total.drift + drift)
+
+    monkeypatch.setattr(shuffle_attack, "multiplied", wrong)
+    exact = float(gaussian_delta(1.0, 0.5))
+    families = shuffle_attack._on_grid.__wrapped__(ShuffleAttack(1.0, 1), -0.5 if reverse else 0.5, 0.01, -40.0)
+    assert 0.999 * exact - 5.0 * drift <= families[reverse].best(0.5)[0] <= exact

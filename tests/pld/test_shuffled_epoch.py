@@ -16,8 +16,7 @@ from calipers.pld.allocation import shuffled_epoch
 from calipers.pld.allocation.full_epoch import FullEpoch
 from calipers.pld.allocation.shuffle_attack import ShuffleAttack
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
-from calipers.pld.composition.attack_product import AttackProduct
-from calipers.pld.composition.proof_product import ProofProduct
+from calipers.pld.composition.one_sided import AttackProduct, ProofProduct
 
 
 @pytest.mark.parametrize("reverse", [False, True])

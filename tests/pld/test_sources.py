@@ -21,8 +21,7 @@ from calipers.pld.composition.product import Product
 from calipers.pld.composition.renyi import renyi_above
 from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair, TwoSidedPair
 from calipers.pld.division.hidden_membership import HiddenMembershipPair
-from calipers.pld.division.moving_rate import MovingRatePair
-from calipers.pld.division.pairs import DividedPair, RealizedPair, ScaleFactor
+from calipers.pld.division.pairs import DividedPair, MovingRatePair, RealizedPair, ScaleFactor
 from calipers.samplers.analysis import Analysis, Attack, Proof
 
 

@@ -15,7 +15,7 @@ from calipers.errors import InputError
 from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
 from calipers.numerics.normal import normal_tail
 from calipers.pld.composition.product import Product
-from calipers.pld.composition.sweep import directed_attack, sweep
+from calipers.pld.composition.sweep import curve_of_tests, sweep
 from calipers.pld.composition.tails import LowerTail
 
 ALPHAS = [*(10.0**-k for k in range(9, 0, -1)), *np.linspace(0.02, 0.98, 49).tolist(), 0.999, 1.0 - 1e-6]
@@ -115,5 +115,5 @@ def test_bounds_above_one_are_no_rates() -> None:
     """A bound on a false positive rate may be astronomical: such a test is none, and nothing is said about it."""
     tail = LowerTail(np.array([0.0, 1.0]), np.array([-0.1, -1.0]), np.array([800.0, -3.0]))
     with np.errstate(over="raise"):
-        curve = directed_attack([tail], [tail])
+        curve = curve_of_tests([tail], [tail])
     assert float(curve.rates(math.exp(-3.0))[1]) == pytest.approx(math.exp(-1.0), rel=1e-9)

@@ -369,3 +369,16 @@ def test_the_norm_of_the_weights_of_a_divergence(tilt: float, step: float) -> No
     assert norm <= found
     if tilt * step < 0.01 and (tilt - 1.0) * y[-1] > 20.0:
         assert found <= 1.1 * norm
+
+
+def test_sums_of_the_smallest_numbers_are_charged_for_their_rounding() -> None:
+    """Weights of three times the smallest double at the last position, whose decayed sums round to one, or to 0."""
+    weights = np.zeros(12)
+    weights[-1] = 3.0 * 5e-324
+    measure = LatticeMeasure(np.arange(12), weights, 0.0)
+    tail = upper_tail(measure, 0.5, 2.0, ErrorTerms(0.0, 0.0, 0.0, 0.0))
+    for i, log_delta in enumerate(tail.log_delta_nodes[:-1].tolist()):
+        # Mass at y = 0.5 (11 - i) beyond x = i/2, whose P-mass is e^(y + x) and whose tilt is taken out.
+        y = mp.mpf(0.5 * (11 - i))
+        exact = mp.mpf(float(weights[-1])) * (mp.exp(-y) - mp.exp(-2 * y)) * mp.exp(-mp.mpf(0.5 * i))
+        assert mp.log(exact) <= mp.mpf(log_delta) < -650

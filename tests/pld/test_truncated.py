@@ -10,10 +10,11 @@ from oracles import plane
 from scipy import stats
 
 from calipers.measure import measure
-from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.one_sided import AttackProduct
 from calipers.pld.composition.product import Product
 from calipers.pld.subsampling import truncated
-from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
+from calipers.pld.subsampling.oblique import ObliqueAttack
+from calipers.pld.subsampling.truncated import truncated_attack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 from calipers.run import Run
 
@@ -116,20 +117,20 @@ def test_fewer_parts_dominate_all_parts(rate, largest, unit):
     """Parts that are put together prove what all of them prove."""
     one = Truncation(12, rate, largest, unit)
     parts = truncated._cases(one)
-    whole = truncated._drawn(one, truncated._together(parts), 0.6).upper(0.02, -40.0)
+    whole = truncated._drawn(one, truncated._grouped(one), 0.6).upper(0.02, -40.0)
     pmf = truncated._drawn(one, parts, 0.6).lower(0.02, -40.0)
     for eps in (*EPSILONS, 2.0, 4.0):
         assert pmf.delta(eps) <= whole.delta(eps)
         assert pmf.reverse().delta(eps) <= whole.reverse().delta(eps)
 
 
-def test_few_parts_are_as_good_as_all():
-    """Twenty-one parts, or a mixture of a few: the same number."""
-    one = Truncation(60_000, 256 / 60_000, 256, 20)
+def test_few_parts_are_nearly_as_good_as_all():
+    """Units of ten records, a limit of 1.2 mean batches: eleven parts, or a few of them, nearly the same."""
+    one = Truncation(60_000, 256 / 60_000, 307, 10)
     few = truncated.truncated_proof(one, 1.0 / 1.1, "add-remove")
-    assert len(few.smooth) <= 8
+    assert len(few.smooth) <= 6
     each = truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.02, -40.0)
-    assert few.upper(0.02, -40.0).delta(1.0) == pytest.approx(each.delta(1.0), rel=1e-3)
+    assert few.upper(0.02, -40.0).delta(1.0) == pytest.approx(each.delta(1.0), rel=5e-2)
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
@@ -143,13 +144,14 @@ def test_large_units_have_a_finite_proof(adjacency):
     assert found.lower <= found.upper <= 1.02 * found.lower
 
 
-@pytest.mark.parametrize(("direction", "instead"), [(-1, None), (1, None), (-1, 0), (-1, -1), (0, None)])
+@pytest.mark.parametrize(("adjacency", "instead"), [("add-remove", None), ("zero-out", 0), ("substitute", -1)])
 @pytest.mark.parametrize("unit", [1, 2])
-def test_attacks_are_what_the_mechanism_does(direction, instead, unit):
-    """At most the enumerated divergence, and within half a percent of it."""
+@pytest.mark.parametrize("direction", [0, -1])
+def test_attacks_are_what_the_mechanism_does(adjacency, instead, unit, direction):
+    """At most the enumerated divergence, and within half a percent of it: others zero, and others that oppose."""
     rate, largest, sigma = 0.4, 2, 1.3
-    attack = TruncatedAttack(Truncation(3, rate, largest, unit), 1.0 / sigma, direction, instead)
-    pmf = attack.alone().lower(0.01, -40.0) if direction == 0 else attack.lower(0.01, -40.0)
+    attack = ObliqueAttack if direction else truncated_attack
+    pmf = attack(Truncation(3, rate, largest, unit), 1.0 / sigma, adjacency).lower(0.01, -40.0)
     others = [np.array([direction, 0.0])] * 3
     present = shown([*others, *[np.array([1.0, 0.0])] * unit], rate, largest, sigma)
     rest = [] if instead is None else [np.array([instead, 0.0])] * unit
@@ -203,7 +205,7 @@ def test_the_upper_jaw_lies_below_dp_accountings_event(size, rate, largest, sigm
         proof = truncated_proof(Truncation(others, rate, largest), 1.0 / sigma, "add-remove")
         ours = Product([(proof, steps)]).epsilon(1e-5).upper
         assert ours <= theirs
-    attack = TruncatedAttack(Truncation(size - 1, rate, largest), 1.0 / sigma).alone()
+    attack = truncated_attack(Truncation(size - 1, rate, largest), 1.0 / sigma, "add-remove")
     assert AttackProduct([(attack, steps)]).epsilon(1e-5)[0] <= ours
 
 

@@ -11,8 +11,7 @@ from calipers.pld.allocation.profile_scan import ProfileScan
 from calipers.pld.allocation.several_rounds import several_rounds_proof, tilts_for
 from calipers.pld.allocation.worst_case_sum import divergence, rough_stop_losses
 from calipers.pld.allocation.worst_case_term import opposite, zeroed_out
-from calipers.pld.composition.one_sided import delta_above
-from calipers.pld.composition.product import Product
+from calipers.pld.composition.one_sided import ProofProduct
 
 GRID = np.linspace(-11.0, 11.0, 1001)
 DENSITY = np.exp(-0.5 * GRID**2) / math.sqrt(2.0 * math.pi) * (GRID[1] - GRID[0])
@@ -102,4 +101,4 @@ def test_tilts_are_tried_where_they_differ():
 def test_a_delta_far_beyond_a_law_is_looked_for_deeper():
     """Five of 4421 at much noise: nothing is left at epsilon 1 but the end of a law, and that of a deep one counts."""
     pair = several_rounds_proof(4.8, 4420, 5, "substitute")
-    assert delta_above(Product(pair), 1.0, 1e-3) < 1e-20
+    assert ProofProduct(pair).delta(1.0, 1e-3) < 1e-20

@@ -59,11 +59,8 @@ variation distance is at most 1 - f(1 - D(0)).
 
 **Below.** The score may be anything, so let it be the likelihood ratio of one trial: a test that claims the record when
 the score exceeds a threshold, with error rate alpha and power b on one trial, has 1 - f(1 - alpha) and 1 - f(1 - b) on
-the best of K. If the score is the reciprocal, f(alpha) and f(b). Between both lie orders that are turned: outcomes that
-a test A (error rate a, power c) does not claim come first, what is claimed is a part S of A (alpha, b), and the rest of
-A comes last. The released outcome is in S with probability f(a) - f(a - alpha) and f(c) - f(c - b): what is left out of
-S has more mass under P, which lifts f'(F) above f'(G). A = everything and A = S are the two scores above. Better still,
-for larger deltas, is to rank outcomes of both extremes first, interleaved (`calipers.measure.selection_order`).
+the best of K. If the score is the reciprocal, f(alpha) and f(b). Better still is to rank outcomes of both extremes
+first, interleaved (`calipers.measure.selection_order`).
 """
 
 from __future__ import annotations

@@ -287,19 +287,21 @@ def weight_norm(tilt: float, step: float) -> float:
 def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:
     """S_i = sum over l > i of exp(-rate (l - i)) weights_l, for rate >= 0, without overflow.
 
-    Relative error below 4 (n + 300) u for non-negative weights: sums run in blocks so short that the
-    exponentials stay in range, and only positive terms are added.
+    Error below 4 (n + 300) u of the same sum of absolute weights, and 2^-960 of the largest weight for what underflows:
+    sums run in blocks so short that the exponentials stay far inside the range, only terms of the weights' own sign are
+    added, and weights are scaled by a power of two, which changes no digit.
     """
     n = len(weights)
-    block = n if rate * n <= 300.0 else max(1, int(300.0 / rate))
+    exponent = math.frexp(float(np.max(np.abs(weights), initial=0.0)))[1]
+    block = n if rate * n <= 30.0 else max(1, int(30.0 / rate))
     blocks = -(-n // block)
     padded = np.zeros(blocks * block)
-    padded[blocks * block - n :] = weights
+    padded[blocks * block - n :] = np.ldexp(weights, -exponent)
     ahead = np.arange(block)
     decay = np.exp(-rate * ahead)
     inside = np.cumsum((padded.reshape(blocks, block) * decay)[:, ::-1], axis=1)[:, ::-1]
     carry = np.zeros(blocks)  # sum over l >= end of a block of exp(-rate (l - end)) weights_l
-    # Of many blocks each decays by e^-150 at least, so that a few of them are all that can be distinguished from 0.
+    # Of many blocks each decays by e^-15 at least, so that some fifty of them are all that can be distinguished from 0.
     passed, factor = 1.0, math.exp(-rate * block)
     for following in range(1, blocks):
         if passed == 0.0:
@@ -309,7 +311,7 @@ def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:
     # Over l from a place on, itself included; what it is from the next place on is what is asked for.
     reach = inside / decay + carry[:, None] * np.exp(-rate * (block - ahead))
     sums = math.exp(-rate) * np.append(reach[:, 1:], carry[:, None], axis=1)
-    return np.asarray(sums.ravel()[blocks * block - n :])
+    return np.asarray(np.ldexp(sums.ravel()[blocks * block - n :], exponent))
 
 
 def strided_tail_sums(weights: FloatArray, rate: float, stride: int) -> tuple[FloatArray, FloatArray]:

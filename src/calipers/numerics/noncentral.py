@@ -67,6 +67,7 @@ _DROP = 44.0
 _INDEX_SPREADS = 10.0
 _MIXTURE_UP_TO = 1e9
 _MOST_TERMS = 1e6
+_MOST_TERMS_TOGETHER = 1e7
 _ARCTAN = np.array([(-1.0) ** k / (2 * k + 3) for k in range(16)])
 
 
@@ -195,7 +196,14 @@ def _log_bounds(columns: FloatArray, lower: bool) -> FloatArray:
     # The other tail is 1 minus this one; the factors cover the rounding of the complement.
     others = (1.0 + 4e-15) * log_complement(most), (1.0 - 4e-15) * log_complement(least)
     bounds = np.where((side < 0.0) == lower, (least, most), others)
-    for row in np.flatnonzero(error > _ACCEPTED):
+    mixed = np.flatnonzero(error > _ACCEPTED)
+    possible = shift[mixed][shift[mixed] <= _MIXTURE_UP_TO]
+    if 2.0 * _INDEX_SPREADS * float(np.sum(np.sqrt(0.5 * possible))) > _MOST_TERMS_TOGETHER:
+        raise CertificationError(
+            f"{len(possible)} tails with noncentralities up to {possible.max():g} have no quicker route than mixtures, "
+            "which have too many terms together. Use less extreme parameters, such as more noise."
+        )
+    for row in mixed:
         # X is not negative: every threshold below 0 is as good as 0.
         parts = tuple(map(float, columns[:, row]))
         t = max(math.fsum(parts), 0.0)

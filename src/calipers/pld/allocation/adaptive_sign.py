@@ -36,17 +36,19 @@ from functools import lru_cache
 from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.numerics.normal import gaussian_delta
-from calipers.pld.allocation.adaptive_sign_rounds import RoundStrategy, blocks, ended, levels, marks, played
+from calipers.pld.allocation.adaptive_sign_rounds import RoundStrategy, blocks, ended, looks, played
 from calipers.pld.allocation.average import AllocatedEpoch, shared_depth
 from calipers.pld.allocation.average_tests import EventFamily, tail_families
 from calipers.pld.allocation.pmf_of_tests import pmf_of_tests
-from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.one_sided import AttackProduct
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair
 
-_BLOCKS = 20
-_RESOLUTION, _ROUGH = 0.05, 0.12
-"""Resolutions of the multi-resolution grids that are measured and of those that tell where marks should lie."""
+_BLOCKS, _MOST_BLOCKS = 42.0, 60.0
+"""Between these, 20 and 1.5 times the root of the rounds: where the noise is large, each look counts."""
+_RESOLUTION, _SHARE = 0.04, 1.2
+"""Resolution of the multi-resolution grid; for one epoch no more than this divided by the number of blocks."""
+_MARK_DIGITS = 6
 _FAR, _FAR_OF_PMFS = 4.0, 40.0
 """Scores are cut off at this multiple of T k: beyond it a single round decides the test, at all k that matter."""
 _LOWEST_LOG_TAIL = -560.0
@@ -58,11 +60,12 @@ _AHEAD = 1.2
 class Policy:
     """Blocks of rounds; the record agrees in block j > 0 if the running sum is above `marks[j - 1]` when it begins.
 
-    At the end the sum is compared with `threshold`.
+    At the end the sum is compared with `threshold`; one that was below a floor hardly ever passes it.
     """
 
     blocks: tuple[int, ...]
     marks: tuple[float, ...]
+    floors: tuple[float, ...]
     threshold: float
 
 
@@ -131,7 +134,7 @@ class AdaptiveSignAttack(AllocatedEpoch, AttainedPair):
             (delta, reversed) with delta at most the true divergence at epsilon, and whether the null is "present".
         """
         if epochs > 1:
-            return AttackProduct([(self, epochs)]).delta(epsilon)
+            return AttackProduct([(self, epochs)]).delta(epsilon)[:2]
         log_tail = -40.0
         found = self.families(log_tail)[0].best(epsilon)[0]
         if found < math.exp(0.5 * log_tail):
@@ -152,8 +155,8 @@ class AdaptiveSignAttack(AllocatedEpoch, AttainedPair):
             (epsilon, reversed) with epsilon at most the true one at delta.
         """
         if epochs > 1:
-            return AttackProduct([(self, epochs)]).epsilon(delta)
-        return self.families(math.log(OPEN_UNIT.check("delta", delta)) - 14.0)[0].epsilon(delta)[0], False
+            return AttackProduct([(self, epochs)]).epsilon(delta)[:2]
+        return self.families(math.log(OPEN_UNIT.check("delta", delta)) - 10.0)[0].epsilon(delta)[0], False
 
     def lower(self, resolution: float = _RESOLUTION, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The optimistic PLD of this policy's tests; `Side.UPPER` raises `UnsupportedError`. The resolution is its
@@ -167,22 +170,27 @@ class AdaptiveSignAttack(AllocatedEpoch, AttainedPair):
 
 @lru_cache(maxsize=256)
 def _policy(attack: AdaptiveSignAttack) -> Policy:
-    k, r = math.exp(attack.tuned), attack.participation
-    sizes = blocks(attack.rounds, _BLOCKS)
+    k, r, rounds = math.exp(attack.tuned), attack.participation, attack.rounds
+    sizes = blocks(rounds, min(max(_BLOCKS, 20.0 + 1.5 * math.sqrt(rounds)), _MOST_BLOCKS))
+    threshold = float(f"{rounds * (1.0 - r) * math.expm1(attack.tuned) / r:.{_MARK_DIGITS}g}")
     release = float(gaussian_delta(attack.strategies[0].present, attack.tuned))
-    log_tail = max(math.log(max(release, 1e-280)) - math.log(attack.rounds) - 18.0, _LOWEST_LOG_TAIL)
-    rough = played(attack.strategies, k, attack.rounds, attack.rounds, _FAR, _ROUGH, log_tail, marked=False)
-    threshold = float(f"{attack.rounds * (1.0 - r) * math.expm1(attack.tuned) / r:.6g}")
-    return Policy(tuple(sizes), tuple(levels(sizes, *marks(*rough, k), threshold)), threshold)
+    log_tail = max(math.log(max(release, 1e-280)) - math.log(rounds) - 18.0, _LOWEST_LOG_TAIL)
+    found = looks(attack.strategies, k, sizes, -threshold, log_tail)
+    # As printed, so that what is printed was measured.
+    marks = tuple(float(f"{threshold + mark:.{_MARK_DIGITS}g}") for mark, _ in found)
+    return Policy(tuple(sizes), marks, tuple(threshold + floor for _, floor in found), threshold)
 
 
 @lru_cache(maxsize=16)
 def _measured(attack: AdaptiveSignAttack, log_tail: float, far: float) -> tuple[EventFamily, EventFamily]:
     policy, r = attack.policy, attack.participation
+    resolution = _RESOLUTION if far != _FAR else min(_RESOLUTION, _SHARE / len(policy.blocks))
     strategies = played(
-        attack.strategies, math.exp(attack.tuned), attack.rounds, max(policy.blocks), far, _RESOLUTION, log_tail
+        attack.strategies, math.exp(attack.tuned), attack.rounds, max(policy.blocks), far, resolution, log_tail
     )
-    total = ended(*strategies, policy.blocks, policy.marks)
+    # Other epochs may make up for what is hopeless in one: for PLDs all sums are followed.
+    floors = policy.floors if far == _FAR else [-math.inf] * len(policy.marks)
+    total = ended(*strategies, policy.blocks, zip(policy.marks, floors, strict=True))
     values, (nothing, present, absent) = total.flat()
     # Erasure (see `calipers.pld.allocation.average`): one constant for both hypotheses, then a relative error of 2
     # drift.

@@ -17,9 +17,9 @@ PLD of the running sum equals one constant times the computed row, the same cons
 erased further). Constants multiply over blocks, to at least e^(-error) where `error` of two parts is the larger one,
 and the marked rows are off by 2 drift, once.
 
-Where marks lie. In the last round the best way changes where the running sum does, at 0. With n rounds left, compare
-the final gain of playing all of them one way or the other: E[(s + sum of n scores)+] for both ways, and let the mark be
-the s where they cross. Any marks are an attack; these lose less than a thousandth of what the best marks gain.
+Where marks lie. The best policy on the blocks follows from the last one backward: the value of a running sum is the
+larger one of what both ways lead to on average, and the mark is where they cross, at 0 in the last round. Any marks are
+an attack; what these lose is what is not looked at within a block.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.fft import irfft, rfft
 
-from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.average import cell_error, normal_cells, refined
 from calipers.pld.allocation.lattice_segment import LatticeSegment, joined
 from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan, added, placed, plan_between
-from calipers.pld.allocation.resolution_plan import resolution_plans
+from calipers.pld.allocation.resolution_plan import resolution_plans, typical
 
 _SCORE_CELL = 0.008
 """Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
-_MARK_DIGITS = 6
-_HALVINGS = 48
+_SPREADS, _FINE, _MOST_POINTS = 6.0, 0.005, 8192
+"""The lattice on which marks are looked for: how far it reaches and how fine it is, in spreads of the epoch's sum."""
+_NEGLIGIBLE = 1e-4
+"""Of the value at the start: sums that are worth less are not followed any further."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +99,12 @@ def played(
     far: float,
     resolution: float,
     log_tail: float,
-    marked: bool = True,
 ) -> tuple[PlayedRounds, PlayedRounds]:
     """Sums of up to `longest` rounds of both ways on one lattice, for an epoch of `rounds`.
 
     Scores are cut off at `far` times rounds times k; masses up to about e^log_tail may get lost, which rejects nothing.
-    Where marks are looked for, the PLD under noise is all that is asked: rows that are not `marked`.
     """
-    means = [(0.0, one.present, one.absent) if marked else (0.0,) for one in strategies]
+    means = [(0.0, one.present, one.absent) for one in strategies]
     shift = max(max(one.present, one.absent) for one in strategies)
     middle, masses, error = seen({mean for some in means for mean in some}, shift, rounds, log_tail)
     found: list[PlayedRounds] = []
@@ -128,55 +129,87 @@ def _on_lattice(plan: ResolutionPlan, model: ResolutionPlan) -> ResolutionPlan:
     return replace(plan, step=model.step, grain=model.grain, lowest=max(0, math.floor(math.log2(unit / model.step))))
 
 
-def marks(opposing: PlayedRounds, agreeing: PlayedRounds, k: float) -> tuple[FloatArray, FloatArray]:
-    """Numbers of rounds left, 1, 2, 4, ..., and the running sums above which agreeing gains more than opposing."""
-    counts, found = [], []
-    for one, other in zip(opposing.sums, agreeing.sums, strict=True):
-        (values, rows), (other_values, other_rows) = one.flat(), other.flat()
-        mean = one.terms * (1.0 - k)
-        width = 10.0 * abs(mean) + 10.0 * float(np.sqrt(np.sum(rows[0] * (values - mean) ** 2)))
-        low, high = -mean - width, -mean + width
-        for _ in range(_HALVINGS):
-            s = 0.5 * (low + high)
-            # Above the mean puts decide, which differ from stop-loss transforms by the same amount on both sides.
-            sign = 1.0 if s + mean <= 0.0 else -1.0
-            gain = float(np.sum(other_rows[0] * np.maximum(sign * (other_values + s), 0.0)))
-            loss = float(np.sum(rows[0] * np.maximum(sign * (values + s), 0.0)))
-            low, high = (low, s) if gain > loss or (sign < 0.0 and gain == loss) else (s, high)
-        counts.append(one.terms)
-        found.append(0.5 * (low + high) if one.terms > 1 else 0.0)
-    return np.array(counts, dtype=float), np.array(found)
-
-
-def blocks(rounds: int, number: int) -> list[int]:
+def blocks(rounds: int, number: float) -> list[int]:
     """Sizes of about `number` consecutive blocks, powers of two that become shorter toward the end."""
     sizes, left = [], rounds
     while left > 0:
-        wanted = max(1, int(2.0 * math.sqrt(left * rounds) / number))
+        wanted = max(1, int(4.0 * (rounds / number) * (left / rounds) ** 0.75))
         sizes.append(min(1 << (wanted.bit_length() - 1), 1 << (left.bit_length() - 1)))
         left -= sizes[-1]
     return sizes
 
 
-def levels(sizes: list[int], left: FloatArray, where: FloatArray, threshold: float) -> list[float]:
-    """The mark before each block but the first, between the given ones; `threshold` is what the final sum must pass."""
-    remaining = sum(sizes) - np.cumsum(sizes)[:-1]
-    slope = (where[-1] - where[-2]) / (left[-1] - left[-2]) if len(left) > 1 else 0.0
-    beyond = np.maximum(remaining - left[-1], 0.0)
-    found = np.interp(remaining, left, where) + slope * beyond + threshold
-    return [float(f"{level:.{_MARK_DIGITS}g}") for level in found]  # as printed, so that what is printed was measured
+def looks(
+    strategies: tuple[RoundStrategy, RoundStrategy], k: float, sizes: Sequence[int], start: float, log_tail: float
+) -> list[tuple[float, float]]:
+    """The best mark before each block but the first, and the sum below which it is worth nothing to go on.
+
+    `start` is the first sum, from which a positive one is to be reached. Backwards from the last block, the value is
+    the larger one of both ways on a lattice of floating-point numbers. Nothing is certified: any marks are an attack.
+    """
+    rounds = sum(sizes)
+    middle, masses, _ = seen({0.0}, max(strategies[0].present, strategies[1].absent), rounds, log_tail)
+    scores = [strategy.score(middle, k, math.inf) for strategy in strategies]
+    order = np.argsort(scores[0], kind="stable")
+    spread = float(typical(scores[0][order], masses[0.0][order], np.array([float(rounds)]))[1][0])
+    reach = rounds * (k - 1.0) - start + _SPREADS * spread
+    step = max(_FINE * spread, reach / _MOST_POINTS)
+    edge = math.ceil(reach / step)
+    places, size = np.arange(-2 * edge, 2 * edge + 1), fast_length(4 * edge + 1)
+    ways = [_jumps(score / step, masses[0.0], edge, max(sizes)) for score in scores]
+    values, left, found = np.maximum(step * places, 0.0), 0, []
+    for block in reversed(sizes):
+        left += block
+        ahead, moves = rfft(values, size), [way[block.bit_length() - 1] for way in ways]
+        opposed, agreed = (irfft(ahead * jumps, size)[: 2 * edge + 1] + step * more for jumps, more in moves)
+        last = int(np.argmax(np.cumsum(opposed - agreed)[:-1]))
+        lost, gained = opposed[last] - agreed[last], agreed[last + 1] - opposed[last + 1]
+        between = lost / (lost + gained) if left > 1 and min(lost, gained) > 0.0 else 0.0
+        # Farther out the value is known.
+        values = np.maximum(step * places - left * (k - 1.0), 0.0)
+        values[edge : 3 * edge + 1] = np.maximum(opposed, agreed)
+        found.append((step * float(last - edge + between), values))
+    least = _NEGLIGIBLE * float(np.interp(start, step * places, values))
+    firsts = [(mark, int(np.argmax(after[edge:] > least))) for mark, after in found]
+    return [(mark, step * (first - edge) if first > 0 else -math.inf) for mark, first in firsts[-2::-1]]
+
+
+def _jumps(scores: FloatArray, masses: FloatArray, edge: int, longest: int) -> list[tuple[FloatArray, float]]:
+    """For 1, 2, 4, ... rounds, the spectrum of their sum from -edge to edge, and the mean of what is beyond."""
+    kept, farther = scores >= -edge, float(masses @ np.maximum(scores - edge, 0.0))
+    at, masses = np.minimum(scores[kept], edge - 1e-9) + edge, masses[kept]
+    low, size = np.floor(at).astype(np.intp), fast_length(4 * edge + 1)
+    row: FloatArray = np.zeros(2 * edge + 1)
+    np.add.at(row, low, masses * (low + 1.0 - at))
+    np.add.at(row, low + 1, masses * (at - low))
+    found = [(np.conj(rfft(row, size)), farther)]
+    while 1 << len(found) <= longest:
+        # What falls beyond the edge is worth nothing and left out.
+        twice = irfft(rfft(row, size) ** 2, size)[edge : 4 * edge + 1]
+        row, over = twice[: 2 * edge + 1].copy(), twice[2 * edge + 1 :]
+        row[-1] += over.sum()
+        farther = 2.0 * farther + float(over @ np.arange(1.0, len(over) + 1.0))
+        found.append((np.conj(rfft(row, size)), farther))
+    return found
 
 
 def ended(
-    opposing: PlayedRounds, agreeing: PlayedRounds, sizes: Sequence[int], at: Sequence[float]
+    opposing: PlayedRounds, agreeing: PlayedRounds, sizes: Sequence[int], at: Iterable[tuple[float, float]]
 ) -> MultiResolutionSum:
-    """The distribution of the sum of all rounds under the policy that plays blocks of these sizes with these marks."""
+    """The distribution of the sum of all rounds under the policy that plays blocks of these sizes.
+
+    `at`: the mark before each block but the first, and the floor, below which sums are erased: they reject nothing.
+    """
     rounds = sum(sizes)
     state = opposing.of(sizes[0])
-    for size, level in zip(sizes[1:], at, strict=True):
+    # Every block is rounded by coins, so the lattice is as fine for the whole sum as for a quarter of it.
+    lowest = opposing.plans[max(len(opposing.plans) - 3, 0)].lowest
+    for size, (level, floor) in zip(sizes[1:], at, strict=True):
         terms = state.terms + size
         plan = plan_between(opposing.plans, terms)
-        below, above = _cut(state, level)
+        plan = replace(plan, lowest=min(plan.lowest, lowest))
+        followed = _cut(state, floor)[1] if floor > -math.inf else state
+        below, above = _cut(followed if followed.levels else state, level)
         parts = [
             added(part, strategy.of(size), plan, rounds / terms)
             for part, strategy in ((below, opposing), (above, agreeing))

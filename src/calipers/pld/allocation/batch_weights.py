@@ -83,7 +83,7 @@ class Majorant(NamedTuple):
         return self.many * self.low**2 + (_WORSE if width < _NOISY else 1.0) * self.few * self.high**2
 
 
-class _Weights(NamedTuple):
+class _RecordWeights(NamedTuple):
     """Weights of records: mean 1, at most `largest`, of variance at most `variance`; `batch_size` make a batch."""
 
     largest: float
@@ -97,11 +97,11 @@ class _Weights(NamedTuple):
         return np.asarray(self.batch_size * self.variance / reach**2 * (np.expm1(scaled) - scaled))
 
 
-def weights_of_records(loss: float, width: float, batch_size: int, ratio: float | None = None) -> _Weights:
+def weights_of_records(loss: float, width: float, batch_size: int, ratio: float | None = None) -> _RecordWeights:
     """What the weights of records are like up to a loss; `ratio`: of the largest to the least, but for losses."""
     ratio = math.exp(2.0 * width * width) if ratio is None else ratio
     variance = (ratio + 1.0) ** 2 / (4.0 * ratio * (1.0 - loss)) - 1.0
-    return _Weights(ratio / (1.0 - loss) * _SLACK, variance * _SLACK + 1e-12, batch_size)
+    return _RecordWeights(ratio / (1.0 - loss) * _SLACK, variance * _SLACK + 1e-12, batch_size)
 
 
 def loss_share(loss: float, width: float, batch_size: int, size: int) -> float:
@@ -132,7 +132,7 @@ def find_majorant(
     return min(majorants, key=lambda each: each.squares(width), default=None)
 
 
-def _first(width: float, batch_size: int, size: int, exponent: float) -> list[tuple[_Weights, Majorant]]:
+def _first(width: float, batch_size: int, size: int, exponent: float) -> list[tuple[_RecordWeights, Majorant]]:
     """Weights of records after one batch up to some loss, and what is exposed beyond it."""
     rate = (batch_size - 2) * (size - batch_size) / (size - 2)
     losses = [(exponent + more + 1.0 + 2.0 * width * width) / rate for more in _LOSSES]
@@ -143,13 +143,16 @@ def _first(width: float, batch_size: int, size: int, exponent: float) -> list[tu
     ]
 
 
-def _pooled(width: float, batch_size: int, pool: int, exponent: float) -> list[tuple[_Weights, Majorant]]:
+def _pooled(width: float, batch_size: int, pool: int, exponent: float) -> list[tuple[_RecordWeights, Majorant]]:
     """Weights of records after a pool, and what is exposed beyond them.
 
     With probability 1 - 3 e^-deep the hole's batch has H_u <= (B - 1) a, the later records Ubar <= a, which lie
-    below a lognormal in convex order, and the other pool batches H_o >= B (pool - 1) e^(-r^2/2 - x).
+    below a lognormal in convex order, and the other pool batches H_o >= B (pool - 1) e^(-r^2/2 - x). Lemma 9.5 needs
+    2 deep (pool - 1) >= r^2.
     """
     square, deep = width * width, exponent + _DEEPER
+    if 2.0 * deep * (pool - 1) < square:
+        return []
     x = width * math.sqrt(2.0 * deep / (pool - 1))
     most = pool / (pool - 1) * math.exp(0.5 * square + x)  # of h, where H_o is as large
     level = np.exp(width * np.linspace(-2.0, 12.0, _TANGENTS))
@@ -169,7 +172,7 @@ def _pooled(width: float, batch_size: int, pool: int, exponent: float) -> list[t
 
 
 def _majorants(
-    weights: _Weights, later: float, batches: int, exponent: float, shown: Majorant, raised: bool
+    weights: _RecordWeights, later: float, batches: int, exponent: float, shown: Majorant, raised: bool
 ) -> list[Majorant]:
     """Several levels of weights, with what is exposed beyond those of records."""
     batch_size = weights.batch_size

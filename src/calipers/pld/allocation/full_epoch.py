@@ -50,9 +50,6 @@ _FEWEST, _LARGEST_WIDTH = 4, 3.0
 _WORSE, _ALIKE = 1.02, 0.25
 """By which factor rough bounds of two rules must differ to be clear, and shares of epsilon for which that, and the
 constants of rejection, are found once."""
-_CAREFUL, _NOISY = 3.0, 0.8
-"""Where gradients are below so many deviations of the noise, estimates between the epsilons that were scanned are too
-large by such a factor, but what is exposed is not."""
 
 _RULES = {
     False: "a record of the first batch, drawn with probabilities inverse to its likelihood ratio there (section 9, "
@@ -93,6 +90,8 @@ class FullEpoch(ShuffledEpoch):
 
     def rule_text(self, epsilon: float | None) -> str:
         """Which of the two rules names the record that makes room; at all thresholds (None), both that are tried."""
+        if epsilon is not None and self.says_nothing(epsilon):
+            return ""
         at = (None,) if epsilon is None else tuple((reverse, _near(epsilon)) for reverse in (False, True))
         found = [_tried(self) if each is None else _rules(self, *each) for each in at]
         used = sorted({rejected for rules in found for rejected, worse in rules if not worse})
@@ -208,8 +207,7 @@ def _chosen(epoch: FullEpoch, reverse: bool, epsilon: float, pools: bool = True)
     majorants, alike, exposed, alone = _majorants(epoch, pools)
     if not majorants:
         return None
-    careful = _CAREFUL if epoch.sigma * _NOISY > 1.0 else 1.0
-    values = _worst_case(epoch, reverse, epsilon, alike) + careful * (exposed * epoch.known(epsilon) + alone)
+    values = _worst_case(epoch, reverse, epsilon, alike) + exposed * epoch.known(epsilon) + alone
     return majorants[int(np.argmin(values))]
 
 

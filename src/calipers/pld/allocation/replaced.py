@@ -131,6 +131,8 @@ class ReplacedPair(AllocatedEpoch, TwoSidedPair):
         log_tail = -40.0
         # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
         known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+        if known < _NOTHING:  # and e^epsilon may leave the range of doubles
+            return 0.0, known
         before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
         upper = _upper_node(self, before, _FINE, log_tail)[1]
         while math.log(max(upper, _NOTHING)) < 0.5 * log_tail and log_tail > _LOWEST_LOG_TAIL:

@@ -44,6 +44,8 @@ from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.profile_pmf import ProfileNodes, curve_of_profile, pmf_of_profile
 from calipers.pld.core.source import DominatingPair
 
+_NOTHING = 1e-300
+"""No less is looked into: a divergence so small is stated as that of a known order."""
 _LARGEST_SHIFTS = (3.4, 8.0)
 """Zeroed out, replaced: beyond the first a million rounds hide less than 1e-4 of delta; beyond the second a
 multi-resolution grid would leave the range of doubles. The order counts as known there.
@@ -54,8 +56,8 @@ _GRID, _ROUGH_GRID = 0.25, 0.5
 """Resolution of the multi-resolution grids of a PLD, and of a rough one."""
 _GAP, _FINE_GAP, _ROUGH_GAP = 0.2, 0.1, 0.8
 """Gaps between the nodes of a PLD in deviations of log L, of a finer one and of a rough one."""
-_FAR, _FARTHEST = 1e-9, 2e-12
-"""What an epoch shows so rarely decides little: below the second nodes are usually twice as far apart."""
+_FAR = 2e-12
+"""What an epoch shows so rarely decides little: below it nodes are usually twice as far apart."""
 _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
@@ -63,13 +65,6 @@ _WORTH, _RARE = 0.998, 1e-7
 """Where one control for every threshold is not tried: it gains little, or what it is about hardly happens."""
 _CUT = 16.0
 """How much deeper than its value a node of a profile is resolved."""
-_CLEARLY, _CLEAR = 0.08, 0.97
-"""What one control for every threshold gains, of log delta: more than fine multi-resolution grids do, which are then
-left out. And the share of what a rough multi-resolution grid says that it comes down to at least where that is left
-out, of a single delta.
-"""
-_SETTLED, _HIDDEN = 0.9995, 0.99
-"""Of what is known: nodes above the first share of it, one after the other, that followed others below the second."""
 
 Queries = ProfileScan[tuple[float, float]]
 
@@ -120,7 +115,7 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
     @property
     def far(self) -> float:
         """Below it nodes are twice as far apart."""
-        return _FARTHEST
+        return _FAR
 
     @property
     def shift(self) -> float:
@@ -136,6 +131,10 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         value = self.participation * float(gaussian_delta(self.shift, epsilon))
         return min(1.0, value * (1.0 + 8.0 * GAUSSIAN_RELATIVE_ERROR))
 
+    def says_nothing(self, epsilon: float) -> bool:
+        """Whether the divergence is too small to be looked into; e^epsilon may leave the range of doubles there."""
+        return self.known(epsilon) < _NOTHING
+
     def node(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta): the divergence at the node, which is epsilon >= 0 up to rounding, is at most delta."""
         return _node(self, epsilon, reverse, resolution, log_tail)
@@ -146,8 +145,8 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
 
     def by_dynamic_program(self, epsilon: float, reverse: bool, effort: Effort = QUICK) -> float:
         """At least the divergence at epsilon >= 0 of every adaptive adversary, by the recursion; 1 where not tried."""
-        finer = FINEST if effort is USUAL else FINE
-        found = _by_dynamic_program(self, epsilon, reverse, finer) if self.fine else 1.0
+        finer = {QUICK: FINE, USUAL: FINEST}.get(effort) if self.fine else None
+        found = 1.0 if finer is None else _by_dynamic_program(self, epsilon, reverse, finer)
         # 1 where the finer grid would be too long
         return found if found < 1.0 else _by_dynamic_program(self, epsilon, reverse, effort)
 
@@ -167,6 +166,8 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         """
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         known = self.known(epsilon)
+        if self.says_nothing(epsilon):
+            return known
         log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
         # At 0 it is the total variation, which has no direction.
         orientations = self.orientations if epsilon > 0.0 else self.orientations[:1]
@@ -174,13 +175,9 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
 
     def _delta_one_direction(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
-        before = max(0.0, epsilon - 1e-11 * (1.0 + epsilon))
-        by_dynamic_program = self.by_dynamic_program(epsilon, reverse, USUAL)
-        if by_dynamic_program < _CLEAR * self.node(before, reverse, _ROUGH, log_tail)[1]:
-            return by_dynamic_program
-        node, value = self.node(before, reverse, _FINE, log_tail)
+        node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
         value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
-        return min(value, by_dynamic_program)
+        return min(value, self.by_dynamic_program(epsilon, reverse, USUAL))
 
     def epsilon(self, delta: float) -> float:
         """The epsilon of one epoch, from above (docs/theory/shuffling.md, section 8).
@@ -209,27 +206,22 @@ class ShuffledEpoch(AllocatedEpoch, DominatingPair):
         return best
 
     def _epsilon_one_direction(self, delta: float, reverse: bool, known: float, log_tail: float) -> float:
+        def least(epsilon: float, reverse: bool, resolution: float, effort: Effort) -> tuple[float, float]:
+            node, value = self.node(epsilon, reverse, resolution, log_tail)
+            return node, min(value, self.by_dynamic_program(epsilon, reverse, effort))
+
         def rough(epsilon: float, reverse: bool = reverse) -> float:
-            return math.log(max(self.node(epsilon, reverse, _ROUGH, log_tail)[1], 1e-300))
+            return math.log(max(least(epsilon, reverse, _ROUGH, ROUGH)[1], 1e-300))
+
+        def fine(epsilon: float) -> tuple[float, float]:
+            return least(epsilon, reverse, _FINE, USUAL)
 
         start = rough(0.0, False)  # at 0 there is no direction
         if start <= math.log(delta):
-            node, value = self.node(0.0, reverse, _FINE, log_tail)
+            node, value = fine(0.0)
             return node if value <= delta else known
         crossing = Crossing(start, delta, known)
         guess = crossing.passed(rough, min(gaussian_epsilon(deviation_of(math.exp(start)), delta), 0.9 * known))
-        # Where worst-case terms pass delta one control for every threshold may have passed it already.
-        gain = math.log(delta) - math.log(self.by_dynamic_program(guess, reverse))
-        if gain > 0.0:
-            nearer = crossing.moved(guess, self.by_dynamic_program(guess, reverse))
-            value = self.by_dynamic_program(nearer, reverse)
-            # Where it is not tried worst-case terms have to do.
-            guess, gain = (crossing.moved(nearer, value), gain) if value < 1.0 else (guess, 0.0)
-
-        def fine(epsilon: float) -> tuple[float, float]:
-            node, value = self.node(epsilon, reverse, _FINE, log_tail) if gain < _CLEARLY else (epsilon, 1.0)
-            return node, min(value, self.by_dynamic_program(epsilon, reverse, USUAL) if gain > 0.0 else 1.0)
-
         return crossing.proven(fine, guess)
 
     @property
@@ -301,9 +293,7 @@ def _profile(
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     epsilons = scan_epsilons(deviation_of(start[1]), epoch.shift, epoch.gap, last)
     end = log_tail + _NEGLIGIBLE
-    profile, gain, above, risen, lowest = [start], 0.0, 0, 0, start[1]
-    # Zeroed out against present, or replaced, a record that is hardly hidden at 0 is hidden farther out.
-    least = 1.0 if reverse or epoch.substituted else 0.0
+    profile, gain = [start], 0.0
     before = start[0], math.log(max(start[1], 1e-300))
     for epsilon, (node, value) in queries.along(epsilons[1:], log_tail, end, math.log(epoch.far), before):
         if gain < _WORTH and value > _RARE:
@@ -311,17 +301,4 @@ def _profile(
             better = epoch.by_dynamic_program(epsilon, reverse, epoch.effort)
             gain, value = better / value, min(value, better)
         profile.append((node, value))
-        share = value / max(epoch.known(epsilon), 1e-300)
-        least, above = min(least, share), above + 1 if share > _SETTLED else 0
-        # Where values rise what is added has taken over, and stays.
-        risen, lowest = risen + 1 if value > lowest else 0, min(value, lowest)
-        if (above and (value < _FAR or (above == 2 and least < _HIDDEN))) or (risen == 2 and value < _FAR):
-            break
-    else:
-        return profile
-    # Far out what is added stays, or one term decides: whoever learns the order sees no more from here on.
-    for further in epsilons[epsilons.index(epsilon) + 1 :]:
-        profile.append((further, epoch.known(further)))
-        if profile[-1][1] <= math.exp(end):
-            break
     return profile

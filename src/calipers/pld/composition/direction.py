@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from calipers.pld.composition.convolve import (
     compose_lower,
     compose_upper,
 )
+from calipers.pld.composition.fineness import COARSEST, FACTORS_OWN, SIGNED_CELLS
 from calipers.pld.composition.saddle import Saddle, saddle_at
 from calipers.pld.composition.tails import (
     ErrorTerms,
@@ -42,17 +43,10 @@ from calipers.pld.composition.tails import (
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair, TwoSidedPair
 
-COARSEST, FINEST = 0.25, 1e-4
-SIGNED_CELLS = 0.35
-"""For the upper bound of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
 PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
 """Cells of pilots; they are finer where the total would lie so many deviations astray."""
-ATTACK_RESOLUTION = 0.05
-"""Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
 COARSE_MARGIN = 13.0
 """How much deeper than its curve a PLD of few nodes has to be where nothing is multiplied: that is where it ends."""
-SINGLE_MARGIN = 11.0
-"""How much deeper than its curve a one-sided PLD has to be where nothing is multiplied."""
 _LONGEST_SINGLE_STAGE, _HIGH_NOISE_TOTAL = 600_000.0, 0.01
 _SEEN, _FAR = 1e-13, 13_000.0
 """Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
@@ -76,7 +70,7 @@ class TailQuery(NamedTuple):
     """One look at a tail: around which saddle, how fine, how deep PLDs are, and the log of the mass that may escape.
 
     `eta` is the lattice in deviations of a step. Nodes are dense around the `focus`. `placed`: the width of PLDs' cells
-    and the tilt that they are placed for, where PLDs that are there already serve. No lattice is longer than `longest`.
+    and the tilt that they are placed for, where PLDs that are there already serve.
     """
 
     saddle: Saddle
@@ -85,7 +79,6 @@ class TailQuery(NamedTuple):
     log_escape: float
     focus: TailFocus | None = None
     placed: tuple[float, float] | None = None
-    longest: int | None = None
 
     def coarser(self, excess: float) -> TailQuery:
         """The same on a lattice that is shorter by this factor, and some; PLDs that are there already may serve it."""
@@ -144,6 +137,7 @@ class _OneOrder(ABC):
 
     def __init__(self, factors: Sequence[tuple[AnyPair, int]], reverse: bool) -> None:
         self.counts, spans = [count for _, count in factors], {source.span for source, _ in factors}
+        self._coarse = all(source.coarse for source, _ in factors)
         self.reverse = reverse
         self.span: float | None = spans.pop() if len(spans) == 1 else None
 
@@ -154,6 +148,11 @@ class _OneOrder(ABC):
     def steps(self) -> int:
         """Number of composed steps."""
         return sum(self.counts)
+
+    def depth(self, log_smallest: float) -> float:
+        """How deep PLDs are for deltas down to e^log_smallest; where nothing is multiplied little is to spare."""
+        single = self.steps() == 1 and self._coarse
+        return log_smallest - (COARSE_MARGIN if single else math.log(self.steps()) + 18.0)
 
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages.
@@ -265,7 +264,7 @@ class LowerDirection(_OneOrder):
 
     def pilot(self, log_tail: float) -> CountedPmfs:
         """optimistic PLDs, as fine as attacks are composed."""
-        return self.lower_pmfs(ATTACK_RESOLUTION, log_tail, None)
+        return self.lower_pmfs(FACTORS_OWN, log_tail, None)
 
     def lower(self, query: TailQuery) -> LowerTail:
         """Certified tests around the saddle."""
@@ -274,21 +273,15 @@ class LowerDirection(_OneOrder):
         if self.steps() == 1:
             return single_lower_tail(pmfs[0][0])
         plan = self._plan(*query[:4])
-        plan = replace(plan, longest=query.longest or plan.longest)
         try:
             under_p, under_q = compose_lower(pmfs, plan)
         except LatticeTooLongError as error:
-            return self.lower(query.coarser(error.excess))
+            return self.lower(query.coarser(error.excess)._replace(placed=(cells, tilt)))
         return lower_tail(under_p, under_q, plan.step, plan.tilt, ErrorTerms.of(pmfs, plan.tilt), query.focus)
 
 
 class Direction(UpperDirection, LowerDirection):
     """Factors with PLDs on either side, composed in one order."""
-
-    def depth_of_curve(self, log_smallest: float) -> float:
-        """How deep PLDs are for a curve that ends at e^log_smallest; where nothing is multiplied little is to spare."""
-        single = self.steps() == 1 and all(source.coarse for source, _ in self._proofs.factors)
-        return log_smallest - (COARSE_MARGIN if single else math.log(self.steps()) + 18.0)
 
     def __init__(self, proofs: PmfCache[DominatingPair], attacks: PmfCache[AttainedPair], reverse: bool) -> None:
         LowerDirection.__init__(self, attacks, reverse)
@@ -307,28 +300,3 @@ def _roundings(count: int) -> int:
         return count
     times, rest = divmod(count, block_size(count))
     return times + rest
-
-
-def log_escape_for(saddle: Saddle, relative: float) -> float:
-    """Log of the mass that may leave the window so that delta moves by at most the share `relative`.
-
-    The tail sum that is delta, in units of the largest weight, is E[g(Y)] for a bell-shaped Y of the
-    given deviation: about 0.4 deviations when those are short, 1/(tilt (tilt - 1) 2.5 deviations) when
-    the weights fall off first.
-    """
-    short = 0.4 * saddle.deviation
-    steep = 1.0 / (2.5 * saddle.tilt * max(saddle.tilt - 1.0, 1e-9) * saddle.deviation)
-    # A total with more than one hump may have little mass near the answer.
-    caution = 6.0 if saddle.deviation > saddle.mean else 0.0
-    return max(-38.0, math.log(relative * min(0.5, short, steep)) - 1.5 - caution)
-
-
-def eta_for(saddle: Saddle, tolerance: float) -> float:
-    """Cells and lattice in units of a step's deviation so that epsilon's width is about 0.6 tolerance."""
-    allowed = 0.6 * tolerance * max(saddle.mean, 0.05 * saddle.deviation)
-    return within(math.sqrt(4.0 * allowed / (saddle.variance * saddle.tilt)))
-
-
-def within(eta: float) -> float:
-    """eta between the finest and the coarsest that make sense."""
-    return min(COARSEST, max(FINEST, eta))

@@ -42,10 +42,9 @@ from calipers.pld.composition.direction import (
     CountedPmfs,
     Direction,
     TailQuery,
-    eta_for,
-    log_escape_for,
 )
 from calipers.pld.composition.factors import Factor, joined, window_of
+from calipers.pld.composition.fineness import eta_for, log_escape_for
 from calipers.pld.composition.lattice import LatticeMeasure, Window, rescore, resplit, score_pmf, split_pmf
 from calipers.pld.composition.saddle import saddle_for_delta, saddle_for_epsilon
 from calipers.pld.composition.step_sizes import epsilon_of_one_step, restricted, size_threshold, without_largest

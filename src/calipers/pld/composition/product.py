@@ -23,14 +23,17 @@ from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
 from calipers.pld.composition.direction import (
-    FINEST,
-    SIGNED_CELLS,
     BoundsWithTest,
     Direction,
     TailQuery,
     counted,
+)
+from calipers.pld.composition.fineness import (
     eta_for,
+    eta_for_delta,
+    finest_eta,
     log_escape_for,
+    signed_eta,
     within,
 )
 from calipers.pld.composition.large_steps import large_steps
@@ -47,9 +50,6 @@ SMALLEST_DELTA = 1e-300
 _ROUNDS = 6
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
-_SIGNED_STEP, _SIGNED_LENGTH, _FEW_STEPS = 0.9e-4, 200_000.0, 1000
-"""The upper bound is split no coarser than this lattice, as long as a lattice of this length can hold it; one of twice
-the length, where steps are few."""
 
 
 class Product:
@@ -172,23 +172,6 @@ def _tighter(first: BoundsWithTest, second: BoundsWithTest) -> BoundsWithTest:
     return BoundsWithTest(lead.lower, min(first.upper, second.upper), lead.threshold, lead.reversed)
 
 
-def _finest_eta(steps: int) -> float:
-    """The finest eta whose lattice stays within a few hundred thousand points, in one stage or two."""
-    return max(FINEST, 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / 4e5)
-
-
-def signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
-    """The finer eta of the upper bound: cells and lattice together cost no more than a lattice of _SIGNED_STEP."""
-    if steps == 1:
-        return min(eta, max(0.1 * eta, 2e-3))
-    # A total made of few large steps is not bell-shaped, and errors weigh more than the saddle point says.
-    caution = 0.55 if saddle.deviation > saddle.mean else 1.0
-    wanted = caution * _SIGNED_STEP * math.sqrt(steps / (1.0 + SIGNED_CELLS**2)) / saddle.deviation
-    longest = _SIGNED_LENGTH * (2.0 if steps <= _FEW_STEPS else 1.0)
-    affordable = caution**1.5 * 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / longest
-    return float(min(eta, max(affordable, wanted)))
-
-
 def _solve_epsilon(
     direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float
 ) -> BoundsWithTest:
@@ -222,7 +205,7 @@ def _tilted_epsilon(
 ) -> BoundsWithTest:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
     # The upper bound is computed finer anyway, so nearly the whole tolerance is the lower bound's: V theta eta^2 / 12.
-    finest = _finest_eta(direction.steps())
+    finest = finest_eta(direction.steps())
     eta = max(finest, within(1.7 * eta_for(saddle, tolerance)))
     best = BoundsWithTest(0.0, math.inf, math.inf, direction.reverse)
     width = math.inf
@@ -319,10 +302,8 @@ def _tilted_delta(
     rounds: int = _ROUNDS,
 ) -> BoundsWithTest:
     """Refine until upper - lower <= tolerance * upper, upper <= known, or the finest grid; always a valid bracket."""
-    # Together the bounds move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
-    curvature = 1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)
-    finest = _finest_eta(direction.steps())
-    eta = max(finest, within(math.sqrt(4.0 * 0.6 * tolerance / curvature)))
+    finest = finest_eta(direction.steps())
+    eta = max(finest, eta_for_delta(saddle, tolerance))
     best = BoundsWithTest(0.0, 1.0, math.inf, direction.reverse)
     width = math.inf
     for _ in range(rounds):

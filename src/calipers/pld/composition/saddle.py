@@ -11,7 +11,7 @@ These are estimates. They decide only how a bound is computed, never what it say
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from calipers.numerics.elementary import bisect_ratio
@@ -82,17 +82,6 @@ def with_less_tilt(factors: Sequence[tuple[PrivacyLossPmf, int]], saddle: Saddle
         epsilon *= _NEARER
         saddle = saddle_for_epsilon(factors, epsilon)
         yield saddle
-
-
-def minimum(ask: Callable[[Saddle], float], saddles: Iterable[Saddle], share: float, best: float = math.inf) -> float:
-    """The least of `best` and of what is found at saddles in turn, as long as it falls by this share of itself."""
-    for saddle in saddles:
-        found = ask(saddle)
-        falls = math.isinf(best) or found < best - share * abs(best)
-        best = min(best, found)
-        if not falls:
-            break
-    return best
 
 
 def _bisect(factors: Sequence[tuple[PrivacyLossPmf, int]], too_small: Callable[[Saddle], bool]) -> Saddle:

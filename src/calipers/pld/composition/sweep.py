@@ -22,7 +22,8 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
 from calipers.numerics.elementary import distinct
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.pld.composition.direction import Direction, TailQuery, eta_for, log_escape_for
+from calipers.pld.composition.direction import Direction, LowerDirection, TailQuery, UpperDirection
+from calipers.pld.composition.fineness import FACTORS_OWN, eta_for, log_escape_for
 from calipers.pld.composition.large_steps import large_steps
 from calipers.pld.composition.product import Product
 from calipers.pld.composition.saddle import Saddle, saddle_for_epsilon, saddle_scan
@@ -31,13 +32,15 @@ from calipers.pld.composition.tails import LowerTail, UpperTail
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
+_ESCAPE = 1e-4
+"""The share of delta that may leave a window where no tolerance is given."""
 _LEAST = -690.0
 """Log of the smallest error rate that a curve keeps; what is smaller is rounded up to it."""
 _DEEPEST_APART = math.log(1e-30)
 """Curves that go deeper are left to transforms: large steps apart would take many seconds there."""
 
 
-def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
+def _saddles(direction: UpperDirection | LowerDirection, log_tail: float, log_smallest: float) -> list[Saddle]:
     """Centers from eps = 0 until the estimated delta is below the smallest one asked for."""
     pilot = direction.pilot(log_tail)
     first = saddle_for_epsilon(pilot, 0.0)
@@ -46,9 +49,25 @@ def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list
     return list(itertools.takewhile(lambda saddle: saddle.deviation >= 1e-2 * first.deviation, found))
 
 
-def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
-    """Indices of the nodes to keep: those near the saddle, at most a fixed number of them, and the last."""
-    if everything:
+def plans_of(
+    direction: UpperDirection | LowerDirection, log_smallest: float, tolerance: float | None
+) -> list[TailQuery]:
+    """Looks at all of a curve, as fine as a tolerance asks, or (None) as factors are known."""
+    log_tail = direction.depth(log_smallest)
+    saddles = _saddles(direction, log_tail, log_smallest)
+    if tolerance is None:
+        return [TailQuery(each, FACTORS_OWN, log_tail, log_escape_for(each, _ESCAPE)) for each in saddles]
+    coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
+    return [
+        TailQuery(saddle, min(eta_for(saddle, tolerance), coarsest), log_tail, log_escape_for(saddle, 0.1 * tolerance))
+        for saddle in saddles
+    ]
+
+
+def _thinned(eps: FloatArray, query: TailQuery, steps: int) -> IntArray:
+    """Indices of the nodes to keep: a fixed number of those near the saddle; all of what is as fine as factors are."""
+    saddle = query.saddle
+    if steps == 1 or query.eta == FACTORS_OWN:
         return np.arange(len(eps))
     reach = (0.5 * _SPACING + 0.6) * saddle.deviation
     start = min(saddle.mean - reach, 0.0) if saddle.tilt == 1.0 else saddle.mean - reach
@@ -59,30 +78,22 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     return near[chosen]
 
 
-def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[TailQuery]:
-    coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
-    return [
-        TailQuery(saddle, min(eta_for(saddle, tolerance), coarsest), log_tail, log_escape_for(saddle, 0.1 * tolerance))
-        for saddle in _saddles(direction, log_tail, log_smallest)
-    ]
-
-
-def _proven(direction: Direction, log_tail: float, plans: Sequence[TailQuery]) -> UpperTail:
+def _nodes_of(direction: UpperDirection, plans: Sequence[TailQuery], log_tail: float) -> UpperTail:
     """The nodes of one direction, from all saddles."""
     found = []
     for query in plans:
         tail = direction.upper(query)
-        found.append(tail.taken(_thinned(tail.epsilon_nodes, query.saddle, direction.steps() == 1)))
+        found.append(tail.taken(_thinned(tail.epsilon_nodes, query, direction.steps())))
     far, log_leak = direction.end(log_tail)
     return UpperTail.least([*found, UpperTail(np.array([far]), np.array([log_leak]))])
 
 
-def _shown(direction: Direction, plans: Sequence[TailQuery]) -> LowerTail:
+def tests_of(direction: LowerDirection, plans: Sequence[TailQuery]) -> LowerTail:
     """The tests of one direction, from all saddles."""
     found = [(np.array([]), np.array([]), np.array([]))]
     for query in plans:
         tests = direction.lower(query)
-        kept = _thinned(tests.thresholds, query.saddle, direction.steps() == 1)
+        kept = _thinned(tests.thresholds, query, direction.steps())
         found.append((tests.thresholds[kept], tests.log_power[kept], tests.log_alpha[kept]))
     return LowerTail(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
@@ -129,19 +140,15 @@ def directed_sweep(
     smallest_delta: float = 1e-12,
     tolerance: float = 1e-3,
     sides: Collection[Side] = tuple(Side),
-    conditioned: bool = True,
 ) -> dict[Side, TradeoffCurve]:
-    """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners.
-
-    `conditioned`: whether to spend a second or so on curves that rare large steps bend.
-    """
+    """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners."""
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
     uppers, lowers, found = [], [], {}
     for direction in product.directions:
-        log_tail = direction.depth_of_curve(log_smallest)
-        plans = _plans(direction, log_tail, log_smallest, tolerance)
-        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
+        log_tail = direction.depth(log_smallest)
+        plans = plans_of(direction, log_smallest, tolerance)
+        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides)
         if rare is not None:
             # Around the other humps a transform has nothing to add to large steps that reach the end, nor around 0
             # where its lattice would be very long.
@@ -149,27 +156,35 @@ def directed_sweep(
             single = [plan for plan in plans[1:] if not rare[2] or plan.saddle.deviation <= plan.saddle.mean]
             plans = [*plans[first:1], *single]
         if Side.UPPER in sides:
-            proven = _proven(direction, log_tail, plans)
-            uppers.append(_profile(proven if rare is None else UpperTail.least([proven, *rare[0]])))
+            proven = _nodes_of(direction, plans, log_tail)
+            uppers.append(proven if rare is None else UpperTail.least([proven, *rare[0]]))
         if Side.LOWER in sides:
-            lowers.append([_shown(direction, plans), *(rare[1] if rare is not None else [])])
+            lowers.append([tests_of(direction, plans), *(rare[1] if rare is not None else [])])
     if uppers:
-        backward = None if product.symmetric else uppers[1]
-        found[Side.UPPER] = TradeoffCurve.from_profile(
-            *uppers[0], side=Side.UPPER, symmetric=product.symmetric, reverse=backward
-        )
+        found[Side.UPPER] = _curve_of_nodes(uppers)
     if lowers:
-        found[Side.LOWER] = directed_attack(lowers[0], lowers[-1])
+        found[Side.LOWER] = curve_of_tests(lowers[0], lowers[-1])
     return found
 
 
-def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
-    """The nodes at eps >= 0: eps and delta."""
-    nodes = np.append(0.0, distinct(tail.epsilon_nodes[tail.epsilon_nodes > 0]))
-    return nodes, tail.deltas(nodes)
+def curve_of_proofs(
+    directions: Sequence[UpperDirection], plans: Sequence[Sequence[TailQuery]], log_tail: float
+) -> TradeoffCurve:
+    """The UPPER curve of one order that is symmetric, or of both; without plans nothing but the end is known."""
+    return _curve_of_nodes([_nodes_of(*each, log_tail) for each in zip(directions, plans, strict=True)])
 
 
-def directed_attack(forward: Sequence[LowerTail], backward: Sequence[LowerTail]) -> TradeoffCurve:
+def _curve_of_nodes(tails: Sequence[UpperTail]) -> TradeoffCurve:
+    """From the nodes at eps >= 0 of one order, or of both."""
+    profiles = []
+    for tail in tails:
+        nodes = np.append(0.0, distinct(tail.epsilon_nodes[tail.epsilon_nodes > 0]))
+        profiles.append((nodes, tail.deltas(nodes)))
+    backward = profiles[1] if len(profiles) == 2 else None
+    return TradeoffCurve.from_profile(*profiles[0], side=Side.UPPER, symmetric=backward is None, reverse=backward)
+
+
+def curve_of_tests(forward: Sequence[LowerTail], backward: Sequence[LowerTail]) -> TradeoffCurve:
     """The LOWER curve of Q (null) against P from tests of this order, and of the other one with the claims exchanged.
 
     A test of the swapped pair with false positive rate a and power b claims Q where it does not claim P: seen from here

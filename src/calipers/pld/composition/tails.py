@@ -278,7 +278,8 @@ def upper_tail(
     spread = min(decay_norm(rate, n), peak * math.sqrt(n), weight_norm(tilt, step))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, above: FloatArray, below: FloatArray) -> tuple[FloatArray, FloatArray]:
-        rounding = 16.0 * (n + 300) * UNIT_ROUNDOFF * np.abs(above)
+        # Of sums below the smallest normal double a rounding is no share: it is charged as a number.
+        rounding = 16.0 * (n + 300) * (UNIT_ROUNDOFF * np.abs(above) + np.finfo(float).tiny)
         with_error = above - below + rounding + spread * measure.error + _missed(measure, rate, index)
         x = (measure.positions[0] + index) * step
         # If log L is low by s, D(eps) = E[(L - k)+] <= e^s D'(eps - s).

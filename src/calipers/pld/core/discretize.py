@@ -68,6 +68,15 @@ def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float
     return width
 
 
+def is_crowded(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> bool:
+    """Whether masses alone want so many cells that they lie evenly, whatever resolution and tilt they are cut for."""
+    low, high = part.range_for(log_tail)
+    widest = _widest_cell(part, low, high, max(_RULES))
+    if tilt is None and resolution * part.fineness * part.scale < widest:
+        return False
+    return (high - low) / widest > _MOST_CELLS
+
+
 def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> Cells:
     """The cells of a part: as fine as the resolution asks, with few points for the accuracy of their masses."""
     resolution *= part.fineness

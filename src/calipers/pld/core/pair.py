@@ -34,9 +34,10 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import CertificationError
+from calipers.memoize import memoize
 from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.pld.core.discretize import CELL_ERROR, Cells, cells_of, shared_out
+from calipers.pld.core.discretize import CELL_ERROR, Cells, cells_of, is_crowded, shared_out
 from calipers.pld.core.pmf import ATOM_ROUNDING, PrivacyLossPmf, in_order
 from calipers.pld.core.smooth_part import SmoothPart
 from calipers.pld.core.source import TwoSidedPair
@@ -123,6 +124,16 @@ class Pair(TwoSidedPair):
         the tail mass below which a cell may be unbounded.
         """
         POSITIVE_PROBABILITY.check("resolution", resolution)
+        if self.smooth and all(is_crowded(part, resolution, log_tail, tilt) for part in self.smooth):
+            return self._cut_evenly(side, log_tail)
+        return self._built(side, resolution, log_tail, tilt)
+
+    @memoize
+    def _cut_evenly(self, side: Side, log_tail: float) -> PrivacyLossPmf:
+        """Cells as wide as their masses allow: very many, cut once for every resolution and tilt."""
+        return self._built(side, math.inf, log_tail, None)
+
+    def _built(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> PrivacyLossPmf:
         build = _split if side is Side.UPPER else _condense
         each = shared_out(self.smooth, resolution, log_tail, tilt)
         cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]

@@ -108,7 +108,6 @@ class HiddenMembershipPair(DominatingPair):
     others: int
     divisor: int
     largest_divisor: int | None = None
-    usual: ClassVar[float] = 0.025
     finest: ClassVar[float] = 0.02
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 

@@ -7,18 +7,13 @@ tells which dataset was used. A composition on a lattice would need more and mor
 (K/(K+1))^2 where the record is present. Rejecting below (or above) a threshold has two errors in closed form, kept as
 logarithms (`calipers.numerics.gamma`).
 
-**Moments.** Revealing the batch and the membership, a round is dominated by N(m, s^2 I) against N(0, I) in n
-coordinates with the largest possible m (docs/normalization.md, 2 (iii)), whose moments are elementary:
-
-    log E_Q L^t = (n/2) (t log(1 + e) - log(1 + t e)) + t (t - 1) m^2 / (2 (s^2 + t (1 - s^2))),     e = 1/s^2 - 1,
-
-finite for t > -1/e; T rounds add up, and (L - k)+ <= L^t k^(1 - t) turns one moment into an epsilon, in either order.
+From above nothing is proven there: epsilon would be some 5,000 and more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -101,66 +96,3 @@ def delta_shown(tests: Sequence[LengthTest], epsilon: float) -> tuple[float, boo
         value = math.exp(test.log_power) - math.exp(min(1.0, test.log_alpha + epsilon)) - 1e-15
         shown.append((value, test.reversed))
     return max(shown, key=itemgetter(0))
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """`count` rounds of N(m, s^2 I) against N(0, I), s = K/(K+1); without a divisor s = 1 and the scale shows nothing.
-
-    With `probability` p a round shows the pair, else nothing, and which is revealed.
-    """
-
-    count: int
-    dimension: int
-    mean: float
-    divisor: float = math.inf
-    probability: float = 1.0
-
-    def log_moment(self, order: float) -> float:
-        """At least log E_Q L^t for all rounds, order t > 1 or t < 0; infinite where it does not exist."""
-        excess = (2.0 * self.divisor + 1.0) / self.divisor**2 if math.isfinite(self.divisor) else 0.0
-        if 1.0 + order * excess <= 0.0:
-            return math.inf
-        scale = 0.5 * self.dimension * (order * math.log1p(excess) - math.log1p(order * excess))
-        variance = (1.0 + order * excess) / (1.0 + excess)
-        value = scale + order * (order - 1.0) * self.mean**2 / (2.0 * variance)
-        value += _SLACK * (self.dimension * abs(order) * excess + abs(value))
-        if self.probability < 1.0:
-            value = float(np.logaddexp(math.log1p(-self.probability), math.log(self.probability) + value))
-        return self.count * value
-
-
-def revealed_round(
-    sigma: float, smallest: int, largest: int, divisor: float, dimension: int = 1, count: int = 1
-) -> Rounds:
-    """Rounds that dominate all gradients of `smallest` to `largest` others over K or K + 1, the batch being
-    revealed.
-    """
-    stretch = math.sqrt((largest + 1.0) / (smallest + 1.0))  # see HiddenBitPair: 1 - s^2 is about 2/K
-    mean = stretch * (divisor + max(largest, 1)) / ((divisor + 1.0) * sigma)
-    return Rounds(count, dimension, mean, float(divisor))
-
-
-_ORDERS = 1.0 + np.geomspace(1e-7, 1e3, 121)
-
-
-@implements("calipers:one-moment")
-def epsilon_by_moments(rounds: Sequence[Rounds], delta: float) -> float:
-    """A bound by one moment of isotropic Gaussians, in closed form.
-
-    Args:
-        rounds: Pairs that dominate the steps, batch and membership being revealed.
-        delta: In (0, 1).
-
-    Returns:
-        At least epsilon(delta) of the product, in both directions, by the best of some orders.
-    """
-    return max(_one_way(rounds, delta, lambda order: order), _one_way(rounds, delta, lambda order: 1.0 - order))
-
-
-def _one_way(rounds: Sequence[Rounds], delta: float, argument: Callable[[float], float]) -> float:
-    best = math.inf
-    for order in _ORDERS.tolist():
-        moment = math.fsum(part.log_moment(argument(order)) for part in rounds)
-        best = min(best, (moment - math.log(delta)) / (order - 1.0))
-    return max(0.0, best * (1.0 + 1e-12))

@@ -16,22 +16,17 @@ record (`calipers.pld.division.collinear` with a joined rate).
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
-from calipers.numerics.types import FloatArray
 from calipers.pld.core.pmf import ATOM_ROUNDING, PrivacyLossPmf
-from calipers.pld.core.source import TwoSidedPair
+from calipers.pld.core.source import DominatingPair
 from calipers.pld.division.cells import thinned_product
-from calipers.pld.division.collinear import CollinearPair
-from calipers.pld.division.pairs import shown
 from calipers.pld.subsampling.fixed_size import subsampled
 
 _FACTOR_NODES, _NODES = 400, 2_000
@@ -39,13 +34,8 @@ _FACTOR_NODES, _NODES = 400, 2_000
 
 @implements("calipers:moving-rate")
 def batch_pmf(others: int, batch: int, log_tail: float) -> PrivacyLossPmf:
-    """pessimistic PLD of the batch of N records: Bin(N, B/(N+1)) against Bin(N, B/N), rates at most 1."""
-    first, second = (min(1.0, batch / size) for size in (others, others + 1))
-    if first == 1.0:  # nobody stays away from D
-        if second == 1.0:
-            return PrivacyLossPmf(np.zeros(1), np.zeros(1), np.zeros(1), Side.UPPER)
-        log_all = np.array([others * math.log(second)])
-        return PrivacyLossPmf(log_all, log_all.copy(), np.zeros(1), Side.UPPER, p_inf=-math.expm1(float(log_all[0])))
+    """Pessimistic PLD of the batch of N records: Bin(N, B/(N+1)) against Bin(N, B/N), B < N."""
+    first, second = batch / others, batch / (others + 1)
     windows = [binomial_window(others, rate, log_tail) for rate in (first, second)]
     k = np.arange(min(w.values[0] for w in windows), max(w.values[-1] for w in windows) + 1.0)
     log_q = log_binomial(k, others, first)
@@ -67,56 +57,18 @@ def batch_pmf(others: int, batch: int, log_tail: float) -> PrivacyLossPmf:
 
 
 @dataclass(frozen=True)
-class MovingRatePair(TwoSidedPair):
-    """One round on N `others` at rate B/N against N + 1 records at rate B/(N + 1); others v e, the record w e below."""
+class MovingRateProof(DominatingPair):
+    """One round on N `others` at rate B/N against N + 1 records at rate B/(N + 1), UPPER only."""
 
     sigma: float
     others: int
     batch: int
-    direction: float = -1.0
-    record: float = 1.0
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
-    exact: ClassVar[bool] = False
-    """The proof is about more than the attack shows."""
-
-    @property
-    def attack(self) -> CollinearPair:
-        """What one choice of gradients shows."""
-        rates = [min(1.0, self.batch / size) for size in (self.others, self.others + 1)]
-        return CollinearPair(self.sigma, rates[0], self.others, 1, self.direction, self.record, rates[1])
+    finest: ClassVar[float] = 0.02
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The proof's PLD, at a few depths."""
-        return _proven(self, *_shared(resolution, log_tail))
-
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The attack's PLD, at a few depths."""
-        return shown(self.attack, *_shared(resolution, log_tail))
-
-
-def _shared(resolution: float, log_tail: float) -> tuple[float, float]:
-    return max(0.02, min(resolution, 0.04)), min(-60.0, 60.0 * math.floor(log_tail / 60.0))
-
-
-@functools.lru_cache(maxsize=32)
-def _proven(pair: MovingRatePair, resolution: float, log_tail: float) -> PrivacyLossPmf:
-    joined = min(1.0, pair.batch / (pair.others + 1.0))
-    record = subsampled(joined, 1.0 / pair.sigma).upper(resolution, log_tail)
-    batch = batch_pmf(pair.others, pair.batch, log_tail)
-    if batch.size == 1:
-        ratio = record.log_ratio + batch.log_ratio[0]
-        return _shifted(record, batch, ratio)
-    return thinned_product(batch, record, _FACTOR_NODES, _NODES)
-
-
-def _shifted(record: PrivacyLossPmf, batch: PrivacyLossPmf, ratio: FloatArray) -> PrivacyLossPmf:
-    """The product with a batch that has one value and otherwise lies where D has none."""
-    return PrivacyLossPmf.dominating(
-        ratio,
-        record.log_q,
-        p_inf=min(1.0, record.p_inf + batch.p_inf),
-        q_zero=record.q_zero,
-        mass_error=record.mass_error + batch.mass_error,
-        shift_error=record.shift_error + batch.shift_error + 1e-15,
-    )
+        """The batch and the record, independent of each other."""
+        batch = batch_pmf(self.others, self.batch, log_tail)
+        pair = subsampled(self.batch / (self.others + 1.0), 1.0 / self.sigma)
+        record = pair.upper(max(resolution, self.finest), log_tail)
+        return thinned_product(batch, record, _FACTOR_NODES, _NODES)

@@ -7,9 +7,10 @@ line.
   exactly the scale PLD, whose T rounds are one factor of T (n - 1) degrees (`calipers.pld.division.scale`).
 - `ScaleFactor`: that factor.
 - `RealizedPair`: the realized batch size, in all coordinates.
+- `MovingRatePair`: nothing is divided, but the sampling rate is computed from the dataset.
 
 A PLD of many batch sizes costs more than a composition of it, and questions ask for PLDs at many resolutions and
-depths. So PLDs are built at few of them (finer and deeper than asked for, which is a bound as well) and kept.
+depths. So PLDs are built as fine as it pays, at few depths (deeper than asked for, which is a bound as well), and kept.
 """
 
 from __future__ import annotations
@@ -20,43 +21,35 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from calipers.numerics.binomial import log_binomial
-from calipers.numerics.types import FloatArray
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair, DominatingPair, TwoSidedPair
 from calipers.pld.division.collinear import CollinearPair
 from calipers.pld.division.hidden_membership import HiddenMembershipPair
-from calipers.pld.division.length_tests import Rounds, revealed_round
+from calipers.pld.division.moving_rate import MovingRateProof
 from calipers.pld.division.realized import RealizedAttack
-from calipers.pld.division.scale import scale_pair
+from calipers.pld.division.scale import log_moment, scale_pair
 from calipers.pld.division.size_and_sum import SizeAndSumPair
 
-_USUAL_UPPER, _USUAL_LOWER = 0.025, 0.05
-_FINE, _FINE_FROM = 0.02, 0.004
-"""Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of a step's variance."""
+_SCALE_CELL = 0.02
+"""Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of the variance."""
 _DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
+"""Log tails at which PLDs are built: few, so that questions at many depths share them."""
 _scale = functools.lru_cache(maxsize=32)(scale_pair)
-_MOST_BLOCKS = 50_000
-"""Where moments only have to be finite, sizes are put into so many blocks."""
 
 
-def _coarse(usual: float, finest: float, resolution: float, log_tail: float) -> tuple[float, float]:
-    """Cells of one of two widths, and the first depth that suffices."""
-    width = max(_FINE if resolution < _FINE_FROM else usual, finest)
-    return width, next((depth for depth in _DEPTHS if depth <= log_tail), log_tail)
+def _depth(log_tail: float) -> float:
+    """The first that suffices."""
+    return next((depth for depth in _DEPTHS if depth <= log_tail), log_tail)
 
 
 @functools.lru_cache(maxsize=32)
-def _proven(source: DominatingPair, resolution: float, log_tail: float) -> PrivacyLossPmf:
-    return source.upper(resolution, log_tail)
+def _proven(source: DominatingPair, cell: float, log_tail: float) -> PrivacyLossPmf:
+    return source.upper(cell, log_tail)
 
 
 @functools.lru_cache(maxsize=32)
-def shown(source: AttainedPair, resolution: float, log_tail: float) -> PrivacyLossPmf:
-    """The attack's PLD, kept."""
-    return source.lower(resolution, log_tail)
+def _shown(source: AttainedPair, cell: float, log_tail: float) -> PrivacyLossPmf:
+    return source.lower(cell, log_tail)
 
 
 class _ProofAndAttack(TwoSidedPair):
@@ -68,7 +61,7 @@ class _ProofAndAttack(TwoSidedPair):
 
     @property
     @abstractmethod
-    def proof(self) -> HiddenMembershipPair | SizeAndSumPair:
+    def proof(self) -> DominatingPair:
         """What dominates every choice of gradients."""
 
     @property
@@ -78,11 +71,11 @@ class _ProofAndAttack(TwoSidedPair):
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The proof's PLD."""
-        return _proven(self.proof, *_coarse(self.proof.usual, self.proof.finest, resolution, log_tail))
+        return _proven(self.proof, 0.0, _depth(log_tail))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The attack's PLD."""
-        return shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))
+        return _shown(self.attack, 0.0, _depth(log_tail))
 
 
 @dataclass(frozen=True)
@@ -114,21 +107,17 @@ class DividedPair(_ProofAndAttack):
         return CollinearPair(self.sigma, self.rate, self.others, self.divisor, self.direction, self.record)
 
     @property
-    def revealed(self) -> Rounds:
-        """The coordinate when batch and membership are revealed."""
-        largest = self.others if self.covers is None else self.covers[0]
-        return revealed_round(self.sigma, self.others, largest, self.divisor)
-
-    @property
     def slope(self) -> float:
-        """The largest shift of the coordinate, in deviations of its noise."""
-        return self.revealed.mean
+        """The largest shift of the coordinate, in deviations of its noise, when batch and membership are revealed."""
+        largest = self.others if self.covers is None else self.covers[0]
+        stretch = math.sqrt((largest + 1.0) / (self.others + 1.0))  # see HiddenMembershipPair: 1 - s^2 is about 2/K
+        return stretch * (self.divisor + max(largest, 1)) / ((self.divisor + 1.0) * self.sigma)
 
     def known_moment(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^order], order > 1, of the pair or of the swapped one: batch and membership are
         revealed.
         """
-        return self.revealed.log_moment(1.0 - order if reverse else order)
+        return log_moment(1.0 - order if reverse else order, 1, self.divisor, self.slope)
 
 
 @dataclass(frozen=True)
@@ -142,16 +131,15 @@ class ScaleFactor(TwoSidedPair):
 
     def log_moment_bound(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^order] of the pair or of the swapped one, in closed form."""
-        revealed = Rounds(1, self.degrees, 0.0, float(self.divisor))
-        return revealed.log_moment(1.0 - order if reverse else order)
+        return log_moment(1.0 - order if reverse else order, self.degrees, self.divisor)
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The PLD from above."""
-        return _proven(_scale(self.degrees, self.divisor), *_coarse(_USUAL_UPPER, 0.0, resolution, log_tail))
+        return _proven(_scale(self.degrees, self.divisor), _SCALE_CELL, _depth(log_tail))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
         """The PLD from below."""
-        return shown(_scale(self.degrees, self.divisor), *_coarse(_USUAL_LOWER, 0.0, resolution, log_tail))
+        return _shown(_scale(self.degrees, self.divisor), _SCALE_CELL, _depth(log_tail))
 
 
 @dataclass(frozen=True)
@@ -180,40 +168,24 @@ class RealizedPair(_ProofAndAttack):
         """Two clipped gradients change at most, in deviations of the noise."""
         return 2.0 / self.sigma
 
-    def known_moment(self, order: float, reverse: bool) -> float:
-        """At least log E_Q[L^order], order > 1, of the pair or of the swapped one.
 
-        The record left out shows what the smaller dataset shows, so L >= 1 - q. The other way the size is revealed, and
-        a batch of all records is compared with one of all but one by its noise: with b_k and r_k of
-        `calipers.pld.division.size_and_sum` L = (1 - q) + q (1 - q) r_k/q l, and t-th powers are convex, so E[L^t] is
-        at most 1 - q + q ((1 - q) r_k/q)^t e^(t (t-1) mu^2/2). The full batch lends c = 1/(N+1) of its probability.
-        """
-        n, q = self.others, self.rate
-        if reverse:
-            return -(order - 1.0) * math.log1p(-q) * (1.0 + 1e-14)
-        signal = 2.0 * order * (order - 1.0) / self.sigma**2  # the sum moves by two clipped gradients
-        log_b, odds = _odds_of_sizes(n, q)
-        join = float(np.logaddexp.reduce(log_b + order * odds)) + signal
-        # n coordinates of noise smaller by s = N/(N+1): log (s^-t (1 + t (1/s^2 - 1))^(-1/2))^n.
-        shrunk = self.dimension * (order * math.log1p(1.0 / n) - 0.5 * math.log1p(order * (2.0 + 1.0 / n) / n))
-        full = n * math.log(q) + (order - 1.0) * math.log(n + 1.0) + signal + shrunk
-        value = float(np.logaddexp(math.log1p(-q), math.log(q) + np.logaddexp(join, full)))
-        return value * (1.0 + 1e-12) + 1e-9
+@dataclass(frozen=True)
+class MovingRatePair(_ProofAndAttack):
+    """One round on N `others` at rate B/N against N + 1 records at rate B/(N + 1); others v e, the record w e below."""
 
+    sigma: float
+    others: int
+    batch: int
+    direction: float = -1.0
+    record: float = 1.0
 
-@functools.lru_cache(maxsize=4)
-def _odds_of_sizes(others: int, rate: float) -> tuple[FloatArray, FloatArray]:
-    """log b_k and log((1 - q) r_k/q) for k = 1 .. N, the last without what it lends; at least that for blocks of k.
+    @property
+    def proof(self) -> MovingRateProof:
+        """What dominates every choice of gradients."""
+        return MovingRateProof(self.sigma, self.others, self.batch)
 
-    r_k grows with k, and b_k has one peak: a block counts as its last odds, and as its largest probability times its
-    length.
-    """
-    last = np.unique(np.linspace(1.0, others, min(others, _MOST_BLOCKS)).astype(np.intp)).astype(np.float64)
-    first = np.concatenate(([1.0], last[:-1] + 1.0))
-    mode = np.clip(math.floor((others + 1) * rate), first, last)
-    log_b = np.log(last - first + 1.0)
-    log_b += np.max([log_binomial(places, others, rate) for places in (first, mode, last)], axis=0)
-    kept = np.where(last == others, others / (others + 1.0), 1.0)
-    if last[-1] == first[-1]:
-        log_b += np.log(kept)
-    return log_b, np.log(last / ((others + 1.0 - last) * kept)) + math.log1p(-rate) - math.log(rate)
+    @property
+    def attack(self) -> CollinearPair:
+        """What one choice of gradients shows."""
+        before, after = (self.batch / size for size in (self.others, self.others + 1))
+        return CollinearPair(self.sigma, before, self.others, 1, self.direction, self.record, after)

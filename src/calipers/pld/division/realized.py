@@ -57,7 +57,6 @@ class RealizedAttack(AttainedPair):
     dimension: int
     direction: float = -1.0
     record: float = 1.0
-    usual: ClassVar[float] = 0.03
     finest: ClassVar[float] = 0.03
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
@@ -82,8 +81,11 @@ class RealizedAttack(AttainedPair):
         lengths = np.exp(_length_cells(self.dimension - 1, unit, int(sizes[0]), len(sizes)))
         with np.errstate(divide="ignore"):
             log_p, log_q = np.log(lengths @ p).ravel(), np.log(lengths @ q).ravel()
+        # A cell that all but tells the dataset is never rejected: no lattice holds it next to the others.
+        with np.errstate(invalid="ignore"):
+            kept = (np.minimum(log_p, log_q) > max(log_tail, RAREST)) & (np.abs(log_p - log_q) < _MOST_REVEALED)
         return PrivacyLossPmf.observed(
-            *_merged(log_p, log_q, max(log_tail, RAREST)), 1e-11 + BINOMIAL_RELATIVE_ERROR, RATIO_ERROR
+            *merged_cells(log_p[kept], log_q[kept]), 1e-11 + BINOMIAL_RELATIVE_ERROR, RATIO_ERROR
         )
 
     def _coordinates(
@@ -136,12 +138,8 @@ def log_interval_probabilities(shape: float, edges: FloatArray) -> FloatArray:
     return np.concatenate((low[:1], inner, high[-1:]))
 
 
-def _merged(log_p: FloatArray, log_q: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
-    """The same observation with cells of nearly equal likelihood ratio merged, those at or below `floor` dropped."""
-    # A cell that all but tells the dataset is never rejected: no lattice holds it next to the others.
-    with np.errstate(invalid="ignore"):
-        kept = (log_p > floor) & (log_q > floor) & (np.abs(log_p - log_q) < _MOST_REVEALED)
-    log_p, log_q = log_p[kept], log_q[kept]
+def merged_cells(log_p: FloatArray, log_q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Cells of nearly equal likelihood ratio as one outcome, so that a few thousand are left: a coarser observation."""
     if len(log_p) <= _MOST_ATOMS:
         return log_p, log_q
     ratio = log_p - log_q

@@ -32,6 +32,8 @@ DEGREES = Domain(1, 10**15, integer=True)
 DIVISOR = Domain(1, 2**53, integer=True)
 _WIDEST_RANGE = 10_000.0
 """Beyond so many deviations between the two PLDs there is no privacy left to measure."""
+_SLACK = 1e-11
+"""Covers the rounding of a moment."""
 
 
 @implements("calipers:scale-law")
@@ -60,6 +62,26 @@ def scale_pair(degrees: int, divisor: int) -> Pair:
         )
     part = _part(shape, root, offset)
     return Pair(f"scale({degrees} coordinates, {divisor} to {divisor + 1})", smooth=(part,))
+
+
+def log_moment(order: float, degrees: int, divisor: float, mean: float = 0.0) -> float:
+    """Of N(m, s^2 I) against N(0, I), s = K/(K + 1), in closed form (Gaussian integrals; m along one coordinate).
+
+    Args:
+        order: t > 1 or t < 0.
+        degrees: How many coordinates.
+        divisor: K.
+        mean: m.
+
+    Returns:
+        At least log E_Q[L^t]; infinite where it does not exist, t <= -1/e with e = 1/s^2 - 1.
+    """
+    excess = (2.0 * divisor + 1.0) / divisor**2
+    if 1.0 + order * excess <= 0.0:
+        return math.inf
+    value = 0.5 * degrees * (order * math.log1p(excess) - math.log1p(order * excess))
+    value += order * (order - 1.0) * mean**2 * (1.0 + excess) / (2.0 * (1.0 + order * excess))
+    return value + _SLACK * (degrees * abs(order) * excess + abs(value))
 
 
 def _part(shape: float, root: float, offset: float) -> SmoothPart:

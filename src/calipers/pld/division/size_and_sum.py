@@ -50,8 +50,7 @@ class SizeAndSumPair(DominatingPair):
     sigma: float
     rate: float
     others: int
-    usual: ClassVar[float] = 0.012
-    finest: ClassVar[float] = 0.01
+    finest: ClassVar[float] = 0.012
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair
 from calipers.pld.division.collinear import RATIO_ERROR
 from calipers.pld.division.folded import log_wide_interval_mass
-from calipers.pld.subsampling.oblique import same_ratio
+from calipers.pld.division.realized import merged_cells
 
 _FINEST, _MOST_CELLS = 0.05, 600
 """The width of cells in deviations of the noise, at least, and how many there are at most."""
@@ -204,4 +204,4 @@ def _pmf(attack: EqualUnit, resolution: float, log_tail: float) -> PrivacyLossPm
     with np.errstate(divide="ignore"):
         log_p, log_q = np.log(pairs.reshape(2, -1)) - attack.log_ways(attack.total)[-1]
     some = (np.maximum(log_p, log_q) > log_tail) & (np.minimum(log_p, log_q) > -_KNOWN)
-    return PrivacyLossPmf.observed(*same_ratio(log_p[some], log_q[some]), error + _CELL_ERROR, RATIO_ERROR)
+    return PrivacyLossPmf.observed(*merged_cells(log_p[some], log_q[some]), error + _CELL_ERROR, RATIO_ERROR)

@@ -38,6 +38,7 @@ from calipers.domains import POSITIVE, POSITIVE_PROBABILITY
 from calipers.pld.core.gaussian_part import gaussian_mixture_part
 from calipers.pld.core.pair import Pair
 from calipers.pld.core.part_algebra import above, below, joined_at_one
+from calipers.pld.core.smooth_part import SmoothPart
 
 
 def _gaussian(shift: float) -> Pair:
@@ -68,29 +69,46 @@ def fixed_size_proof(rate: float, shift: float, adjacency: str) -> Pair:
     shift = POSITIVE.check("shift", shift)
     if adjacency == "add-remove":
         return subsampled(rate, 2.0 * shift)
-    name = f"fixed size, q = {rate:g}, shift {shift:g}, {adjacency}"
     if rate == 1.0:
         return _gaussian(shift if adjacency == "zero-out" else 2.0 * shift)
-    hidden = (1.0 - rate, rate)
-    if adjacency == "zero-out":
-        more = gaussian_mixture_part(hidden, (0.0, 2.0 * shift), hidden, (0.0, shift))
-        less = gaussian_mixture_part((1.0,), (0.0,), hidden, (0.0, -shift))
-        # 1 - Q(L > 1) - Q(L < 1), where the shares of q cancel: (1 - q) (Phi(r/2) - Phi(-3r/2)).
-        even = float(log_ndtr(0.5 * shift)) + math.log1p(-float(ndtr(-1.5 * shift) / ndtr(0.5 * shift)))
-        middle = (1.5 * shift, -0.5 * shift)
-    else:
-        more = gaussian_mixture_part(hidden, (0.0, 2.0 * shift), (1.0,), (0.0,))
-        less = gaussian_mixture_part((1.0,), (0.0,), hidden, (0.0, -2.0 * shift))
-        # In the same way (1 - q) (Phi(r) - Phi(-r)).
-        even = float(log_ndtr(shift)) + math.log1p(-float(ndtr(-shift) / ndtr(shift)))
-        middle = (shift, -shift)
+    return instead_of_another(rate, 0.0, shift, adjacency)
+
+
+def instead_of_another(rate: float, short: float, shift: float, adjacency: str) -> Pair:
+    """The record takes the place of another one, or of nobody; its worst pair is proven in both places.
+
+    Args:
+        rate: q < 1, at which the record is there.
+        short: The probability that it takes the place of nobody (docs/theory/sampling.md, Theorem 13.2); 0 in batches
+            of fixed size.
+        shift: 1/sigma.
+        adjacency: What the other dataset has: nobody, a zero, or another record.
+    """
+    name = f"q = {rate:g}, shift {shift:g}, alone {short:g}, {adjacency}"
+    if adjacency == "add-remove":
+        return Pair(name, smooth=(_against(rate, short, shift, -shift, None),))
+    instead = 0.0 if adjacency == "zero-out" else -shift
+    more, less = (_against(rate, short, shift, other, instead) for other in (-shift, shift))
+    # 1 - Q(L > 1) - Q(L < 1), where the shares of q and of N(0) cancel; the ratio is 1 halfway between x and x'.
+    middle = 0.5 * (shift + instead)
+    high, low = shift - middle, -shift - middle
+    even = float(log_ndtr(high)) + math.log1p(-float(ndtr(low) / ndtr(high)))
     return joined_at_one(
         name,
-        above(more, middle[0]),
-        below(less, middle[1]),
-        even + math.log1p(-rate),
+        above(more, middle),
+        below(less, middle),
+        even + math.log1p(-rate) + math.log1p(-short),
         symmetric=adjacency == "substitute",
     )
+
+
+def _against(rate: float, short: float, record: float, other: float, instead: float | None) -> SmoothPart:
+    """(1 - q) O + q N(record) against O, or (1 - q) O + q N(instead), O = short N(0) + (1 - short) N(other)."""
+    rest = [(weight, mean) for weight, mean in ((short, 0.0), (1.0 - short, other)) if weight > 0.0]
+    without = tuple(((1.0 - rate) * weight, mean) for weight, mean in rest)
+    present = (*without, (rate, record))
+    absent = tuple(rest) if instead is None else (*without, (rate, instead))
+    return gaussian_mixture_part(*zip(*present, strict=True), *zip(*absent, strict=True))
 
 
 def fixed_size_attacks(rate: float, shift: float, adjacency: str) -> tuple[Pair, ...]:

@@ -1,6 +1,6 @@
 """Truncated batches, one record: a proof that does not reveal whether a batch is two records short.
 
-As in `calipers.pld.subsampling.hidden_place`, m of the others join and of more than B that have joined B are kept. Let
+As in `calipers.pld.subsampling.truncated`, m of the others join and of more than B that have joined B are kept. Let
 the others stand in a random order, which is revealed: those that join are the first m, those that are kept the first B
 of them, and S_i is the sum of the first i gradients, in units of the noise. With w_m the probability of m, w_full that
 of m >= B, x the gradient of the record, q the rate and s the mean of B/(m+1) where m >= B, a record added or removed is
@@ -34,7 +34,7 @@ Cells of angles cover that square; each counts with its largest c in the one pla
 the record did not join count (k - 1)(1 - q) or, full ones, (k - 1)(1 - q s). The vector x' - x is another one on the
 line, of length r (zeroed out, where it is that of N(S_(B-1))) or 2r. Replaced, both orders are the same.
 
-The other direction, and what is smaller there, is that of `calipers.pld.subsampling.hidden_place`.
+The other direction, and what is smaller there, is that of `calipers.pld.subsampling.truncated`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from calipers.numerics.types import FloatArray
 from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.profile_pmf import pmf_of_profile
 from calipers.pld.core.source import DominatingPair
-from calipers.pld.subsampling.hidden_place import hidden_place_proof
+from calipers.pld.subsampling.truncated import hidden_place_proof
 from calipers.pld.subsampling.truncation import DEEPEST, Truncation
 
 _CELLS, _STEP, _FAR, _WIDE, _MOST = 48, 0.1, 8.0, 0.3, 400
