@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from calipers.measure.bounds import MaximumBound
+from calipers.measure.competing import MaximumBound
 from calipers.measure.routes import evaluated
 from calipers.mechanisms.classic import randomized_response
 from calipers.mechanisms.gaussian import gaussian

@@ -20,7 +20,7 @@ from calipers.bracket import Bracket, Kind, Side
 from calipers.errors import InputError
 from calipers.measure import Measurement, measure
 from calipers.pld.allocation.average import AllocationPair
-from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.one_sided import AttackProduct
 from calipers.reports.answers import Questions, answer
 from calipers.run import Run
 from calipers.samplers import BallsAndBins, Shuffle
@@ -239,7 +239,7 @@ def test_phases_with_other_samplers_compose(adjacency: str) -> None:
     assert alone.upper < found.lower < found.upper <= 1.002 * truth
     once = measure([shuffled.replace(reshuffle="once"), poisson]).epsilon(1e-5)
     assert truth <= once.upper <= 1.002 * truth
-    assert "Theorem 4.1" in once.upper_evidence.statement
+    assert "Lemma B.2" in once.upper_evidence.statement
     assert "In phase 2: " in found.lower_evidence.statement
 
 

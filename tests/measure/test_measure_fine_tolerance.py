@@ -7,7 +7,7 @@ import pytest
 from calipers.measure.composed import FINE_TOLERANCE, ComposedProof
 from calipers.pld.allocation.full_epoch import FullEpoch
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
-from calipers.pld.composition.proof_product import ProofProduct
+from calipers.pld.composition.one_sided import ProofProduct
 
 
 @pytest.mark.slow

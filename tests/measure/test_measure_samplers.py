@@ -16,7 +16,7 @@ from calipers.measure import measure
 from calipers.pld.allocation.adaptive_sign import AdaptiveSignAttack
 from calipers.pld.allocation.average import AllocationPair
 from calipers.pld.allocation.shuffle_attack import ShuffleAttack
-from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.one_sided import AttackProduct
 from calipers.run import Run
 
 

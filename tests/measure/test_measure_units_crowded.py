@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from calipers.errors import CertificationError, InputError
 from calipers.measure import measure
-from calipers.measure.bounds import MaximumBound, MinimumBound
+from calipers.measure.competing import MaximumBound, MinimumBound
 from calipers.measure.units import RevealedAllocationProof
 from calipers.numerics.normal import gaussian_epsilon
 from calipers.pld.core.allocated_unit import AllocatedUnit

@@ -37,9 +37,8 @@ from calipers.measure import measure
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 from calipers.pld.allocation.shuffle_attack import ShuffleAttack
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
-from calipers.pld.composition.attack_product import AttackProduct
 from calipers.pld.composition.direction import BoundsWithTest
-from calipers.pld.composition.proof_product import ProofProduct
+from calipers.pld.composition.one_sided import AttackProduct, ProofProduct
 from calipers.run import Run
 from oracles.shuffled_adversary import Shuffled, line
 from oracles.shuffled_quadrature import divergence_by_quadrature
@@ -187,13 +186,13 @@ def _small_share(sigma: float, rounds: int, share: float, replaced: bool) -> Dra
     def epsilon(epochs: int, delta: float) -> tuple[float, float]:
         known = gaussian_epsilon(math.sqrt(epochs) * epoch.shift, delta) * (1.0 + 1e-10)
         upper = epoch.epsilon(delta) if epochs == 1 else ProofProduct([(epoch, epochs)]).epsilon(delta)
-        lower, _ = attack.best_epsilon(delta) if epochs == 1 else AttackProduct([(attack, epochs)]).epsilon(delta)
+        lower = attack.best_epsilon(delta)[0] if epochs == 1 else AttackProduct([(attack, epochs)]).epsilon(delta).value
         return both(lower, min(upper, known))
 
     def delta(epochs: int, at: float) -> tuple[float, float]:
         known = float(gaussian_delta(math.sqrt(epochs) * epoch.shift, at)) * (1.0 + 1e-10)
         upper = epoch.delta(at) if epochs == 1 else ProofProduct([(epoch, epochs)]).delta(at)
-        lower = attack.best_test(at).delta if epochs == 1 else AttackProduct([(attack, epochs)]).delta(at)[0]
+        lower = attack.best_test(at).delta if epochs == 1 else AttackProduct([(attack, epochs)]).delta(at).value
         return both(lower, min(upper, known))
 
     return Draw(f"small share: {epoch}", epsilon, delta, lambda epochs: math.sqrt(epochs) * epoch.shift)

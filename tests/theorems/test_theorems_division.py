@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calipers.errors import ConditionError, InputError
+from calipers.theorems import division_pairs
 from calipers.theorems.division_ceilings import batch_ceiling, expected_ceiling
 from calipers.theorems.division_guarantees import (
     audited_delta,
@@ -199,3 +200,17 @@ def test_audited_numbers():
     assert audited_delta(0.1, 0.2, math.log(2.0)) == pytest.approx(0.6, rel=1e-13)
     assert audited_epsilon(0.6, 0.6, 0.0) == 0.0
     assert audited_delta(0.6, 0.6, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("alignment", [-1.0, 0.5])
+def test_a_threshold_found_on_some_sizes_serves_all_of_them(alignment, monkeypatch):
+    """A large dataset has 100,000 sizes of a batch: the search looks at some, the curve at the threshold at all."""
+    asked = 1e-3, 50, 400, 0.3, 1.5, alignment
+    every = expected_pair_fnr(*asked)
+    points, bounds = [], division_pairs.log_noncentral_bounds_at
+    monkeypatch.setattr(division_pairs, "_MOST_SEARCHED", 60)
+    monkeypatch.setattr(
+        division_pairs, "log_noncentral_bounds_at", lambda *given: points.append(given[0].size) or bounds(*given)
+    )
+    assert expected_pair_fnr(*asked) == pytest.approx(every, abs=1e-9)
+    assert sum(size > 60 for size in points) == 2  # one tail of each dataset, once

@@ -158,7 +158,8 @@ class AdaptiveRun:
                 "Gaussian releases chosen adaptively are dominated by one Gaussian whose mu^2 is the largest sum of "
                 "their mu^2 that the budget admits; those steps, taken without looking, attain it."
             )
-            return one_gaussian(math.sqrt(squares) * (1.0 + 1e-13), reason, "calipers:adaptive-gaussian")
+            played = " ".join(dict.fromkeys(pair.description for pair in pairs))
+            return one_gaussian(math.sqrt(squares) * (1.0 + 1e-13), reason, "calipers:adaptive-gaussian", played)
         solver = Solver(Menu(pairs, tuple(self.costs.values())), self.budget)
         reason = f"Every step of the menu is dominated by its pair after every past ({len(pairs)} kinds of steps)."
         description = " ".join(dict.fromkeys(pair.description for pair in pairs))

@@ -154,23 +154,28 @@ def audit_one_run(
         bound = one_run_audit(found.scores, found.included, guesses=chosen, delta=delta, confidence=confidence)
         claims, proves = (allowed(profile, "epsilon", delta) for profile in (claimed, certified))
         bounds.append(replace(bound, claim=claims, upper=proves))
-    given = (("claim", bounds[0].claim), ("upper bound", bounds[0].upper))
-    verdicts = tuple(_judged(name, bounds[0], value, confidence) for name, value in given if value is not None)
+    said = (claimed.words if claimed is not None else "") or "the claim"
+    given = (("claim", said, bounds[0].claim), ("upper bound", "the upper bound", bounds[0].upper))
+    verdicts = tuple(
+        _judged(name, words, bounds[0], value, confidence) for name, words, value in given if value is not None
+    )
     return OneRunResult(found.source, confidence, tuple(bounds), verdicts)
 
 
-def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float) -> tuple[str, AuditOutcome, str]:
+def _judged(
+    against: str, words: str, bound: OneRunBound, allowed: float, confidence: float
+) -> tuple[str, AuditOutcome, str]:
     guessed = f"{bound.correct} of {bound.guesses} guesses were right"
     if bound.epsilon_lower > allowed:
         start = "Falsified" if against == "claim" else "The implementation is not the run described"
         text = (
             f"{start}: with confidence {setting(confidence)}, epsilon at delta = {setting(bound.delta)} is at least "
-            f"{floor_digits(bound.epsilon_lower)}, but the {against} allows {ceil_digits(allowed)}; {guessed}."
+            f"{floor_digits(bound.epsilon_lower)}, but {words} allows {ceil_digits(allowed)}; {guessed}."
         )
         return against, AuditOutcome.FALSIFIED, text
     text = (
-        f"Cannot tell: {guessed}, which a run as private as the {against} says may well show. One run cannot say that "
-        "a claim holds."
+        f"Cannot tell: {guessed}, which a run as private as {words} says may well show. One run cannot say that "
+        "a guarantee holds."
     )
     return against, AuditOutcome.CANNOT_TELL, text
 

@@ -50,6 +50,8 @@ from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits, 
 from calipers.numerics.elementary import bisect
 
 DEFAULT_VIOLATION = 0.05
+STANDARD = "standard accounting (Poisson)"
+"""What is judged where a run was described and nobody claimed anything."""
 _MOST_TRIALS = 10**12
 
 Claimed: TypeAlias = "TradeoffCurve | Measurement | Claim | tuple[float, float] | Callable[[float], float]"
@@ -75,6 +77,8 @@ class Profile:
     backward: Callable[[float], float]
     epsilon: Callable[[float], float] | None = None
     """epsilon(delta) of the same guarantee, where it is known as a function of its own."""
+    words: str = ""
+    """What a sentence calls it."""
 
     def at(self, epsilon: float) -> float:
         """The larger of both directions."""
@@ -139,7 +143,7 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
         return profile_of(measured.claim, name)
     if isinstance(claimed, Claim):
         read = _checked(name, claimed.delta)
-        return Profile(name, read, read, claimed.epsilon)
+        return Profile(name, read, read, claimed.epsilon, STANDARD if claimed.runs else "")
     if callable(claimed):
         read = _checked(name, claimed)
         return Profile(name, read, read)
@@ -177,22 +181,28 @@ class Verdict:
     trials_estimate: int | None
     confidence: float
     unseen: str
+    words: str = ""
+
+    @property
+    def judged(self) -> str:
+        """What was judged, as sentences call it."""
+        return self.words or f"the {self.against}"
 
     @property
     def message(self) -> str:
         """What it means, in one sentence; for a claim that stands, with what the audit was blind to."""
-        against, sure = self.against, f"with confidence {setting(self.confidence)}"
-        excess = f"{ceil_digits(self.excluded, 3)} above what the {against} allows"
+        against, sure = self.judged, f"with confidence {setting(self.confidence)}"
+        excess = f"{ceil_digits(self.excluded, 3)} above what {against} allows"
         if self.outcome is AuditOutcome.FALSIFIED:
-            described = against == "upper bound"
+            described = self.against == "upper bound"
             start = "The implementation is not the run described" if described else "Falsified"
             # A claim is no bound of ours; it is shown as it is, to the nearest digit.
             allowed = ceil_digits(self.delta_claimed) if described else claim_digits(self.delta_claimed)
             shown = f"delta at epsilon = {setting(self.epsilon)} is at least {floor_digits(self.delta_lower)}"
-            return f"{start}: {sure}, {shown}, but the {against} allows {allowed}."
+            return f"{start}: {sure}, {shown}, but {against} allows {allowed}."
         if self.outcome is AuditOutcome.CONSISTENT:
             more = f"shows a delta more than {excess} at any tested epsilon"
-            seen = more if self.excluded > 0.0 else f"even reaches the delta that the {against} allows"
+            seen = more if self.excluded > 0.0 else f"even reaches the delta that {against} allows"
             return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might. {self.unseen}"
         unable = (
             f"Cannot tell: these trials leave open that a threshold test on this score shows a delta up to {excess} at "
@@ -200,7 +210,7 @@ class Verdict:
         )
         if self.trials_estimate is None:
             return f"{unable}; no affordable number of trials would decide (an estimate)."
-        return f"{unable}; about {self.trials_estimate:,} trials for each hypothesis would decide (an estimate)."
+        return f"{unable}; about {self.trials_estimate:,} new trials for each hypothesis would decide (an estimate)."
 
     @property
     def evidence(self) -> Evidence:
@@ -211,7 +221,7 @@ class Verdict:
     def to_dict(self) -> dict[str, object]:
         """The verdict as a JSON object."""
         said = {"message": self.message, "evidence": self.evidence.to_dict()}
-        return as_record(self, "test", "confidence", "unseen") | said
+        return as_record(self, "test", "confidence", "unseen", "words") | said
 
 
 def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tuple[float, bool]:
@@ -268,7 +278,7 @@ def _unseen(scores: SplitScores, blind: str) -> str:
         f"events in fewer than {ceil_digits(rare, 2)} of the runs, other datasets, and all that "
         "the target does not return"
     )
-    return f"It was blind to {blind}, and to {always}." if blind else f"It was blind to {always}."
+    return f"This audit was blind to {blind}, and to {always}." if blind else f"This audit was blind to {always}."
 
 
 def judge(
@@ -301,5 +311,5 @@ def judge(
         trials = _trials_estimate(scores, chosen.test, profile, epsilon, excluded, violation)
     return Verdict(
         outcome, profile.name, epsilon, lower, claimed, chosen.test, excluded, violation, trials,
-        scores.confidence, _unseen(scores, blind),
+        scores.confidence, _unseen(scores, blind), profile.words,
     )  # fmt: skip

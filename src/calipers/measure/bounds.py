@@ -5,7 +5,8 @@ proof, and its numbers hold; a lower bound is an attack, and its numbers are wha
 evidence, so whoever picks the best of several bounds picks the evidence with it. `Bounds` are one of either side;
 everything that is measured becomes such a pair:
 
-- here: Gaussians in closed form, known trade-off curves, the minimum of proofs, the maximum of attacks or of neighbors;
+- here: Gaussians in closed form, known trade-off curves;
+- the minimum of proofs, the maximum of attacks or of neighbors (`calipers.measure.competing`);
 - products of privacy loss distributions (`calipers.measure.composed`);
 - what follows from other bounds (`units`, `selection`), and pairs of datasets whose divisor moves (`divided`).
 """
@@ -15,16 +16,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.curves.envelope import Envelope, best_guarantee
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_curve, rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import CertificationError, UnsupportedError
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -36,10 +35,7 @@ from calipers.pld.composition.product import SMALLEST_DELTA
 
 _SHIFT_ERROR = 8.0 * 2.0**-53
 """Relative error of a shift: 1/sigma, squares, a sum and a root, each correctly rounded."""
-_ATTAINED = (
-    "The likelihood ratio test of N(0, 1) against N(mu, 1), reached when the record's clipped gradient is the same "
-    "unit vector in every step and all others are zero."
-)
+_IN_EVERY_STEP = "The record's clipped gradient is the same unit vector in every step, and all others are zero."
 
 
 class BoundValue(NamedTuple):
@@ -47,6 +43,33 @@ class BoundValue(NamedTuple):
 
     value: float
     evidence: Evidence
+
+
+def applied_to(evidence: Evidence, of_what: Evidence) -> Evidence:
+    """The evidence of a theorem about what other evidence stands behind, with the sources of both.
+
+    Args:
+        evidence: of the theorem.
+        of_what: the evidence behind what the theorem starts from.
+
+    Returns:
+        The first, which names the source of the second too.
+    """
+    return replace(evidence, source=f"{evidence.source}, applied to {of_what.source}")
+
+
+def composed_pairs(count: int) -> str:
+    """That so many dominating pairs are composed, and by which theorem.
+
+    Args:
+        count: at least 1.
+
+    Returns:
+        A clause of a sentence.
+    """
+    if count == 1:
+        return "one dominating pair"
+    return f"{count:,} dominating pairs are composed (Zhu, Dong, Wang 2022, Theorem 10)"
 
 
 class Bound(ABC):
@@ -113,6 +136,17 @@ class Bound(ABC):
     @abstractmethod
     def evidence(self) -> Evidence:
         """The evidence behind whole curves, and all that is read off them."""
+
+    def leading(self, shown: Callable[[Bound], float]) -> Bound:
+        """Of bounds that compete the one behind a number that is read off curves.
+
+        Args:
+            shown: the number as a bound by itself has it, the larger the more is shown of a record.
+
+        Returns:
+            A bound whose own curve has the number; of combined proofs, the one that is nearest to it.
+        """
+        return self
 
     @property
     def curves_add(self) -> bool:
@@ -245,17 +279,31 @@ class GaussianBound(TradeoffBound):
 ONE_RELEASE, RELEASES = "dong2022:thm2.7+cor2.13", "dong2022:cor3.3+cor2.13"
 
 
-def one_gaussian(shift: float, reason: str, statement: str) -> Bounds:
-    """Both bounds of N(shift, 1) against N(0, 1)."""
+def one_gaussian(shift: float, reason: str, statement: str, attained: str = _IN_EVERY_STEP) -> Bounds:
+    """Both bounds of N(shift, 1) against N(0, 1); `attained` is a sentence that says where that pair occurs."""
     proof = Evidence.of(Kind.THEOREM, statement, f"{reason} It is mu-GDP with mu = {shift:.12g}.")
-    attack = Evidence.of(Kind.TEST, statement, _ATTAINED)
+    test = f"The likelihood ratio test of N(0, 1) against N(mu, 1). {attained}"
+    attack = Evidence.of(Kind.TEST, statement, test)
     return Bounds(GaussianBound(Side.UPPER, shift, proof), GaussianBound(Side.LOWER, shift, attack), closes=True)
 
 
-def gaussians(shifts: Sequence[tuple[float, int]], reason: str) -> Bounds:
-    """So many Gaussian releases of each shift are one, of the root of the sum of their squares."""
-    statement = ONE_RELEASE if sum(count for _, count in shifts) == 1 else RELEASES
-    return one_gaussian(math.sqrt(math.fsum(count * shift * shift for shift, count in shifts)), reason, statement)
+def gaussians(
+    shifts: Sequence[tuple[float, int]], reason: str, attained: str = _IN_EVERY_STEP, statement: str = ""
+) -> Bounds:
+    """So many Gaussian releases of each shift are one, of the root of the sum of their squares.
+
+    Args:
+        shifts: mu of a release, and how many there are of it.
+        reason: why no more is shown.
+        attained: as for `one_gaussian`.
+        statement: its key in `calipers/citations.json`, where it is another one than that Gaussian releases compose.
+
+    Returns:
+        Both bounds.
+    """
+    statement = statement or (ONE_RELEASE if sum(count for _, count in shifts) == 1 else RELEASES)
+    mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
+    return one_gaussian(mu, reason, statement, attained)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,119 +329,3 @@ class KnownCurve(TradeoffBound):
     def evidence(self) -> Evidence:
         """As for every number."""
         return self.explanation
-
-
-@dataclass(frozen=True)
-class Choice(Bound):
-    """One of several bounds of the same side, anew for every number; its evidence comes with it."""
-
-    parts: Sequence[Bound]
-
-    @property
-    def side(self) -> Side:  # type: ignore[override]
-        """That of the parts."""
-        return self.parts[0].side
-
-    @property
-    def covers(self) -> bool:
-        """Whether every part has to answer. Elsewhere one that cannot leaves the question to the others."""
-        return False
-
-    @abstractmethod
-    def best(self, found: Sequence[BoundValue]) -> BoundValue:
-        """The one that counts."""
-
-    def asked(self, quantity: str, *at: float) -> list[Any]:
-        """What those answer that can; the refusal of the last where none does. What has to cover all refuses as one."""
-        found: list[Any] = []
-        for place, part in enumerate(self.parts, start=1):
-            try:
-                found.append(getattr(part, quantity)(*at))
-            except (CertificationError, UnsupportedError):
-                if self.covers or (place == len(self.parts) and not found):
-                    raise
-        return found
-
-    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
-        """The best of the parts' own."""
-        return self.best(self.asked("epsilon", delta, tolerance))
-
-    def delta(self, epsilon: float, tolerance: float) -> BoundValue:
-        """The best of the parts' own."""
-        return self.best(self.asked("delta", epsilon, tolerance))
-
-    def renyi(self, order: float) -> BoundValue:
-        """The best of the parts' own."""
-        return self.best(self.asked("renyi", order))
-
-    def mu(self, delta0: float, tolerance: float) -> float:
-        """The best of the parts' own."""
-        return self.best([BoundValue(mu, self.evidence()) for mu in self.asked("mu", delta0, tolerance)]).value
-
-    def _curves(self, smallest_delta: float, tolerance: float) -> list[TradeoffCurve]:
-        return [curve for part in self.asked("envelope", smallest_delta, tolerance) for curve in part.absent]
-
-
-class MinimumBound(Choice):
-    """Proofs that compete: all of them hold, so the least counts; of whole curves the pointwise best."""
-
-    @property
-    def rough(self) -> Bound:
-        """The parts' own."""
-        parts = [part.rough for part in self.parts]
-        return self if all(new is old for new, old in zip(parts, self.parts, strict=True)) else MinimumBound(parts)
-
-    def best(self, found: Sequence[BoundValue]) -> BoundValue:
-        """The least."""
-        return min(found, key=attrgetter("value"))
-
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """The directed guarantee that follows from all of them."""
-        return Envelope((best_guarantee(self._curves(smallest_delta, tolerance)),))
-
-    def evidence(self) -> Evidence:
-        """Of the last one, the sharpest as a rule."""
-        return self.parts[-1].evidence()
-
-
-class MaximumBound(Choice):
-    """Attacks that compete, or neighbors of a dataset that expose a record differently and must all be covered."""
-
-    @property
-    def covers(self) -> bool:
-        """Proofs about neighbors."""
-        return self.side is Side.UPPER
-
-    def best(self, found: Sequence[BoundValue]) -> BoundValue:
-        """The greatest."""
-        return max(found, key=attrgetter("value"))
-
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """All directed curves."""
-        return Envelope(tuple(self._curves(smallest_delta, tolerance)))
-
-    def evidence(self) -> Evidence:
-        """Of the first one."""
-        return self.parts[0].evidence()
-
-
-def minimum(proofs: Sequence[Bound]) -> Bound:
-    """The best proof."""
-    return proofs[0] if len(proofs) == 1 else MinimumBound(proofs)
-
-
-def maximum(parts: Sequence[Bound]) -> Bound:
-    """The best attack, or the worst neighbor."""
-    return parts[0] if len(parts) == 1 else MaximumBound(parts)
-
-
-def worst(neighbors: Sequence[Bounds]) -> Bounds:
-    """A guarantee holds for all neighbors: the largest proof counts (one may serve all), and the largest attack."""
-    if len(neighbors) == 1:
-        return neighbors[0]
-    above, below = [one.upper for one in neighbors], [one.lower for one in neighbors]
-    return Bounds(maximum(_different(above)), maximum(_different(below)))
-
-
-def _different(parts: Sequence[Bound]) -> list[Bound]:
-    return [part for place, part in enumerate(parts) if part not in parts[:place]]

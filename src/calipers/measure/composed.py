@@ -8,6 +8,7 @@ than those of its PLDs, and are used.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from abc import abstractmethod
@@ -17,15 +18,13 @@ from typing import TYPE_CHECKING, Self
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
-from calipers.measure.bounds import Bound, Bounds, BoundValue
+from calipers.measure.bounds import Bound, Bounds, BoundValue, composed_pairs
 from calipers.memoize import memoize
-from calipers.pld.composition.attack_product import AttackProduct
 from calipers.pld.composition.direction import BoundsWithTest
-from calipers.pld.composition.one_sided import delta_above, epsilon_above
+from calipers.pld.composition.one_sided import AttackProduct, ProofProduct
 from calipers.pld.composition.product import Product
-from calipers.pld.composition.proof_product import ProofProduct
 from calipers.pld.composition.renyi import renyi, renyi_above, renyi_below, renyi_of_tests
-from calipers.pld.composition.sweep import directed_attack, directed_sweep
+from calipers.pld.composition.sweep import directed_sweep
 from calipers.pld.core.source import SingleAttack, SinglePair, SingleProof
 
 if TYPE_CHECKING:
@@ -40,13 +39,19 @@ FINE_TOLERANCE = 2e-4
 RECORD_ORIENTATIONS = ("present against absent", "absent against present")
 
 
-def sum_rule(threshold: float, order: str) -> str:
-    """The test behind a lower value; an infinite threshold stands for all of them."""
-    score = "the sum of the composed pairs' rounded log likelihood ratios"
-    if not math.isfinite(threshold):
-        return f"{score} is compared with a threshold"
+def sum_rule(threshold: float, order: str, epsilon: float) -> str:
+    """The test behind a lower value at epsilon; an infinite threshold stands for all of them.
+
+    The number is that of rounded ratios with their own `threshold`. Of exact ratios the threshold epsilon is the best
+    at epsilon, and at the same false positive rate none is better (Neyman and Pearson).
+    """
+    score, used = "the sum of the composed pairs' log likelihood ratios", "the computation used rounded ratios"
+    if not (math.isfinite(threshold) and math.isfinite(epsilon)):
+        more = "with errors counted against the attack; exact ratios show at least as much"
+        return f"{score} is compared with a threshold ({used}, {more})"
     answer, _, other = order.partition(" against ")
-    return f"say '{answer}' when {score} of {answer} to {other} exceeds {threshold:.10g}"
+    said = f"say '{answer}' when {score} of {answer} to {other} exceeds {epsilon:.10g}"
+    return f"{said} ({used} and the threshold {threshold:.10g}; this test shows at least as much)"
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,10 @@ class Composition:
         """The same product, for whoever does not ask what is proven, or what the pairs show."""
         return replace(self, sides=(side,))
 
+    @functools.cached_property
+    def _proven(self) -> ProofProduct:
+        return ProofProduct(self.product.factors)
+
     @memoize
     def epsilon(self, delta: float, tolerance: float) -> BoundsWithTest:
         """Of the smallest epsilon >= 0 at delta; 0 stands below what is proven alone."""
@@ -84,7 +93,7 @@ class Composition:
             lower, upper = self.single.epsilon(delta)
             return BoundsWithTest(lower, upper, lower)
         if Side.LOWER not in self.sides:
-            return BoundsWithTest(0.0, epsilon_above(self.product, delta, tolerance, self.published))
+            return BoundsWithTest(0.0, self._proven.epsilon(delta, tolerance, self.published))
         return self.product.epsilon(delta, tolerance)
 
     @memoize
@@ -93,7 +102,7 @@ class Composition:
         if self.single is not None:
             return BoundsWithTest(*self.single.delta(epsilon), epsilon)
         if Side.LOWER not in self.sides:
-            return BoundsWithTest(0.0, delta_above(self.product, epsilon, tolerance, self.published))
+            return BoundsWithTest(0.0, self._proven.delta(epsilon, tolerance))
         return self.product.delta(epsilon, tolerance)
 
     @memoize
@@ -109,18 +118,15 @@ class Composition:
         plan.
         """
         if self.single is not None and Side.UPPER not in self.sides:
-            tests = AttackProduct(self.product.factors).tests(smallest_delta)
-            return {Side.LOWER: Envelope((directed_attack(*tests),))}
+            return {Side.LOWER: Envelope((AttackProduct(self.product.factors).curve(smallest_delta),))}
         directed = directed_sweep(self.product, smallest_delta, tolerance, self.sides)
         return {side: Envelope((curve,)) for side, curve in directed.items()}
 
-    def rule(self, threshold: float, order: str) -> str:
+    def rule(self, threshold: float, order: str, epsilon: float) -> str:
         """The test behind a lower value, or behind whole curves; of one ratio no other is better at its threshold."""
         if self.single is not None and math.isfinite(threshold):
             return f"the log likelihood ratio of the epoch is compared with {threshold:.10g}"
-        tried = " (the best threshold tried on rounded ratios: it need not equal epsilon)" * math.isfinite(threshold)
-        said = f"{sum_rule(threshold, order)}{tried}"
-        return f"{said}; its error rates are computed, rounding errors counted against the attack"
+        return sum_rule(threshold, order, epsilon)
 
 
 @dataclass(frozen=True)
@@ -151,22 +157,24 @@ class PairBound(Bound):
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """From the composed PLD."""
-        return self._found(self.composed.epsilon(delta, tolerance))
+        found = self.composed.epsilon(delta, tolerance)
+        return self._found(found, found.lower)
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """From the composed PLD."""
-        return self._found(self.composed.delta(epsilon, tolerance))
+        return self._found(self.composed.delta(epsilon, tolerance), epsilon)
 
     def renyi(self, order: float) -> BoundValue:
         """The sum over steps."""
-        return self._found(self.composed.renyi(order))
+        return self._found(self.composed.renyi(order), math.inf)
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """Its sweep of this side."""
         return self.composed.envelopes(smallest_delta, tolerance)[self.side]
 
     @abstractmethod
-    def _found(self, bounds: BoundsWithTest) -> BoundValue: ...
+    def _found(self, bounds: BoundsWithTest, epsilon: float) -> BoundValue:
+        """This side's; `epsilon`: at which a test shows the lower one, infinite where all of them do."""
 
 
 class PairProof(PairBound):
@@ -174,7 +182,7 @@ class PairProof(PairBound):
 
     side = Side.UPPER
 
-    def _found(self, bounds: BoundsWithTest) -> BoundValue:
+    def _found(self, bounds: BoundsWithTest, epsilon: float) -> BoundValue:
         return BoundValue(bounds.upper, self.evidence())
 
     def evidence(self) -> Evidence:
@@ -193,15 +201,15 @@ class PairAttack(PairBound):
     orientations: tuple[str, str] = RECORD_ORIENTATIONS
     side = Side.LOWER
 
-    def _found(self, bounds: BoundsWithTest) -> BoundValue:
-        return BoundValue(bounds.lower, self._test(bounds.threshold, bounds.reversed))
+    def _found(self, bounds: BoundsWithTest, epsilon: float) -> BoundValue:
+        return BoundValue(bounds.lower, self._test(bounds.threshold, bounds.reversed, epsilon))
 
     def evidence(self) -> Evidence:
         """The test behind whole curves."""
-        return self._test(math.inf, False)
+        return self._test(math.inf, False, math.inf)
 
-    def _test(self, threshold: float, backward: bool) -> Evidence:
-        text = f"{self.explanation} The test: {self.composed.rule(threshold, self.orientations[backward])}."
+    def _test(self, threshold: float, backward: bool, epsilon: float) -> Evidence:
+        text = f"{self.explanation} The test: {self.composed.rule(threshold, self.orientations[backward], epsilon)}."
         return Evidence.of(Kind.TEST, self.statement, text)
 
 
@@ -238,11 +246,11 @@ class ComposedProof(Bound):
 
     @property
     def rough(self) -> ComposedProof:
-        """With the wider PLDs of sources that have some; a single epoch answers as it does."""
-        factors = self.product.factors
-        if self.single is not None or all(source.coarser is None for source, _ in factors):
+        """With the wider PLDs of sources that have some."""
+        factors = [(source.coarser or source, count) for source, count in self.product.factors]
+        if all(source.coarser is None for source, _ in self.product.factors):
             return self
-        return replace(self, product=ProofProduct([(source.coarser or source, count) for source, count in factors]))
+        return replace(self, product=ProofProduct(factors), single=self.single and factors[0][0].single_proof)
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
@@ -270,11 +278,11 @@ class ComposedProof(Bound):
         """Of a single epoch, which rule of the theorem gives the bound at epsilon; of several all thresholds count."""
         at = None if self.single is None else epsilon
         rules = dict.fromkeys(source.rule_text(at) for source, _ in self.product.factors)
-        computed = (
-            "The bound is computed at many e^epsilon, between which the divergence is convex; epochs are composed by "
-            "tilted FFT. Truncation, aliasing and rounding are added to the upper bound."
-        )
-        text = " ".join(filter(None, (self.reason, *rules, computed)))
+        count = sum(count for _, count in self.product.factors)
+        composing = f"; {composed_pairs(count)} by tilted FFT" if count > 1 else ""
+        computed = f"The bound is computed at many e^epsilon, between which the divergence is convex{composing}."
+        added = "Truncation, aliasing and rounding are added to the upper bound."
+        text = " ".join(filter(None, (self.reason, *rules, computed, added)))
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
 
@@ -297,12 +305,12 @@ class ComposedAttack(Bound):
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
-        found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
+        found, backward = self.product.epsilon(delta)[:2] if self.single is None else self.single.best_epsilon(delta)
         return self._or_adaptive_sign(found, backward, None, lambda rival: rival.epsilon(delta, self.product.steps))
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most the true delta, shown by the test with threshold epsilon."""
-        found, backward = self.product.delta(epsilon) if self.single is None else self.single.best_delta(epsilon)
+        found, backward = self.product.delta(epsilon)[:2] if self.single is None else self.single.best_delta(epsilon)
         return self._or_adaptive_sign(found, backward, epsilon, lambda rival: rival.delta(epsilon, self.product.steps))
 
     def _or_adaptive_sign(
@@ -331,7 +339,7 @@ class ComposedAttack(Bound):
         seen.
         """
         if any(direction.alike for direction in self.product.directions):
-            shown = max(renyi_of_tests(tests, order) for tests in self.product.tests(_RENYI_DEPTH))
+            shown = renyi_of_tests(self.product.tests(_RENYI_DEPTH), order)
             return BoundValue(shown, self.evidence())
         return BoundValue(renyi_below(self.product.factors, order), self.evidence())
 
@@ -340,7 +348,7 @@ class ComposedAttack(Bound):
         """The attack's curve, from its tests in both directions; computed once for each depth."""
         if self.single is not None:
             return Envelope((self.single.curve(smallest_delta),))
-        return Envelope((directed_attack(*self.product.tests(smallest_delta)),))
+        return Envelope((self.product.curve(smallest_delta),))
 
     def evidence(self) -> Evidence:
         """The attack, with any threshold."""

@@ -218,7 +218,18 @@ _MOST_BYTES = 1 << 28
 
 
 def load_matrix(name: str, steps: int | None = None) -> NoiseMatrix:
-    """The matrix of a file, or of tree aggregation over `steps` steps."""
+    """The matrix of a file, or of tree aggregation.
+
+    Args:
+        name: a path (.npy, .csv, or text), or "tree".
+        steps: how many; tree aggregation needs it.
+
+    Returns:
+        The encoder matrix.
+
+    Raises:
+        InputError: the file cannot be read or holds no such matrix.
+    """
     if name == TREE:
         if steps is None:
             raise InputError(f"noise_matrix = {TREE!r} needs steps.")
@@ -238,7 +249,19 @@ def load_matrix(name: str, steps: int | None = None) -> NoiseMatrix:
 
 
 def matrix_of(array: object, steps: int | None = None, name: str = "matrix") -> NoiseMatrix:
-    """A matrix from numbers: one dimension is Toeplitz, two are dense and have `steps` columns if that is given."""
+    """A noise matrix from numbers.
+
+    Args:
+        array: one dimension is the first column of a Toeplitz matrix, two are a dense one.
+        steps: the number of columns; what the array says if it is left out.
+        name: what reports call it.
+
+    Returns:
+        The encoder matrix C of C X + Z.
+
+    Raises:
+        InputError: the numbers are no such matrix, or have another number of columns.
+    """
     numbers = np.asarray(array, dtype=np.float64)
     if numbers.ndim == 1:
         return NoiseMatrix.of_toeplitz(numbers, numbers.size if steps is None else steps, name)
@@ -249,7 +272,17 @@ def matrix_of(array: object, steps: int | None = None, name: str = "matrix") -> 
 
 
 def correlated_of(keys: Mapping[str, object]) -> CorrelatedNoise:
-    """The run that the keys describe, or `InputError` for what means nothing next to a noise matrix."""
+    """The run with correlated noise that keys of a run file, or options, describe.
+
+    Args:
+        keys: `noise_matrix`, `noise_multiplier`, `min_separation` and what else goes with them.
+
+    Returns:
+        The run, to be measured.
+
+    Raises:
+        InputError: a key is missing, has no such value, or means nothing next to a noise matrix.
+    """
     extra = [key for key in keys if key not in _KEYS]
     if extra:
         raise InputError(

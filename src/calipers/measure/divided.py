@@ -19,20 +19,20 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.bounds import Bound, Bounds, BoundValue
 from calipers.measure.composed import RECORD_ORIENTATIONS, sum_rule
-from calipers.measure.divisors import SIZE, check_divided, divisor_of
+from calipers.measure.divisors import SIZE, check_divided
 from calipers.measure.neighbors import LineGradients, NeighborPair, divided_pairs, range_of_neighbors
 from calipers.memoize import memoize
-from calipers.pld.composition.one_sided import AttackValue, delta_above, delta_below, epsilon_above, epsilon_below
-from calipers.pld.composition.product import Product
+from calipers.pld.composition.one_sided import AttackProduct, ShownBound
 from calipers.pld.composition.renyi import renyi_above, renyi_below
-from calipers.pld.composition.sweep import directed_sweep
-from calipers.pld.division.length_tests import delta_shown, epsilon_by_moments, epsilon_shown
+from calipers.pld.division.length_tests import delta_shown, epsilon_shown
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.run_fields import divisor_of
 from calipers.samplers import scheme_of
 
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
-_ROUGHLY = 0.03
+_ROUGHLY, _GLANCE = 0.03, 0.2
+"""Tolerances of first looks at proofs and at attacks."""
 _LIKELY, _NO_RATE = 0.9, 745.0
 """Where even this delta needs so large an epsilon nothing is hidden: e^-745 is no float."""
 _NO_GUARANTEE = TradeoffCurve.from_profile([0.0], [1.0], side=Side.UPPER, symmetric=True)
@@ -43,21 +43,21 @@ _PROVES = {
 }
 _SILENT = (0.0, 0.0)
 _NOTHING_HIDDEN = (
-    "Nothing is hidden: the length of the noise alone, over all coordinates and steps, tells beyond doubt whether the "
-    "record is there, and no gradient is needed for it."
+    "Nothing is hidden: the length of the noise alone, in all coordinates of all noisy sums, tells beyond doubt "
+    "whether the record is there, and no gradient is needed for it."
 )
 
 
 def divided(pairs: tuple[NeighborPair, ...]) -> tuple[CollinearProof, CollinearAttack]:
     """The proof and the attack, each the largest over the pairs."""
     apart = tuple(pair for pair in pairs if pair.is_distinguished)
-    return (MomentProof(pairs), LengthAttack(apart)) if apart else (CollinearProof(pairs), CollinearAttack(pairs))
+    return (NoProof(pairs), LengthAttack(apart)) if apart else (CollinearProof(pairs), CollinearAttack(pairs))
 
 
 def divided_evaluation(phases: tuple[Run, ...]) -> Bounds:
     """The largest over both neighbors of a dataset."""
     proof, attack = divided(divided_pairs(phases))
-    return Bounds(proof, attack, notes=(_NOTHING_HIDDEN,) if isinstance(proof, MomentProof) else ())
+    return Bounds(proof, attack, notes=(_NOTHING_HIDDEN,) if isinstance(proof, NoProof) else ())
 
 
 def divided_attack(run: Run) -> CollinearAttack:
@@ -96,11 +96,11 @@ class CollinearProof(Bound):
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """At least the true epsilon."""
-        return self._largest(lambda pair, within: epsilon_above(pair.proven, delta, within), tolerance)
+        return self._largest(lambda pair, within: pair.proven.epsilon(delta, within), tolerance)
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At least the true delta."""
-        return self._largest(lambda pair, within: delta_above(pair.proven, epsilon, within), tolerance)
+        return self._largest(lambda pair, within: pair.proven.delta(epsilon, within), tolerance)
 
     def _largest(self, above: Callable[[NeighborPair, float], float], tolerance: float) -> BoundValue:
         """On a coarse grid first: that holds too, so only the pair that decides is computed finely."""
@@ -115,26 +115,19 @@ class CollinearProof(Bound):
 
     def renyi(self, order: float) -> BoundValue:
         """What the proof bounds it by, of the pair with the most."""
-        statements = {pair.statement for pair in self.pairs}
-        ranged = any(pair.upto is not None for pair in self.pairs) and statements != {"calipers:hidden-bit"}
-        if ranged or "calipers:moving-rate" in statements:
+        if {pair.statement for pair in self.pairs} != {"calipers:hidden-bit"}:
             raise UnsupportedError(
                 f"No finite Renyi divergence of order {order:g} is proven where the rate moves with the dataset, or "
-                "for a range of dataset sizes where the divisor is the realized batch size: the proofs reveal batch "
-                "sizes that only one of two datasets can show; ask for epsilon, delta or the curve."
+                "where the divisor is the realized batch size: the proofs reveal batch sizes that only one of two "
+                "datasets can show; ask for epsilon, delta or the curve."
             )
         found = {pair: renyi_above(pair.proven.factors, order) for pair in self.pairs}
         worst = max(found, key=lambda pair: found[pair])
         if not math.isfinite(found[worst]):
             finite = min(pair.finite_orders for pair in self.pairs)
-            if order >= finite:
-                raise UnsupportedError(
-                    f"The Renyi divergence of order {order:g} is infinite, since one record more makes all noise "
-                    f"smaller; it is finite below order {finite:.4g}: ask for such an order, or for epsilon at delta."
-                )
             raise UnsupportedError(
-                f"The Renyi divergence of order {order:g} is decided by batches of one record, whose noise alone tells "
-                "them apart in so many dimensions; ask for a smaller order, or for epsilon at delta."
+                f"The Renyi divergence of order {order:g} is infinite, since one record more makes all noise "
+                f"smaller; it is finite below order {finite:.4g}: ask for such an order, or for epsilon at delta."
             )
         return BoundValue(found[worst], self._explained(worst))
 
@@ -145,12 +138,12 @@ class CollinearProof(Bound):
 
     def _guarantee(self, pair: NeighborPair, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """That of one pair, or none where no float holds a rate below 1."""
-        likely = epsilon_above(pair.proven, _LIKELY, _ROUGHLY)
+        likely = pair.proven.epsilon(_LIKELY, _ROUGHLY)
         if likely > _NO_RATE:
-            spread = epsilon_above(pair.proven, 1.0 - _LIKELY, _ROUGHLY) - likely  # two and a half deviations
+            spread = pair.proven.epsilon(1.0 - _LIKELY, _ROUGHLY) - likely  # two and a half deviations
             if likely - 3.0 * spread > _NO_RATE:
                 return _NO_GUARANTEE
-        return _swept(pair.proven, Side.UPPER, smallest_delta, tolerance)
+        return pair.proven.curve(smallest_delta, tolerance)
 
     def evidence(self) -> Evidence:
         """The proof of the first pair."""
@@ -160,8 +153,8 @@ class CollinearProof(Bound):
         return Evidence.of(
             Kind.NUMERICAL,
             pair.statement,
-            f"{_PROVES[pair.statement]} {_sizes(self.pairs)} Composed over all steps by tilted FFT; truncation, "
-            "aliasing and rounding are added to the upper bound.",
+            f"{_PROVES[pair.statement]} {_sizes(self.pairs)} Composed over all steps (Zhu, Dong, Wang 2022, Theorem "
+            "10) by tilted FFT; truncation, aliasing and rounding are added to the upper bound.",
         )
 
 
@@ -177,28 +170,30 @@ class CollinearAttack(Bound):
         """The first pair whose divisor moves: the smaller a dataset, the more one record changes."""
         return next(pair for pair in self.pairs if pair.is_divided)
 
-    def _product(self, attack: LineGradients) -> Product:
-        return self._attacked.product(attack)
+    def _product(self, attack: LineGradients) -> AttackProduct:
+        return self._attacked.attacked(attack)
 
     def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
         """At most the true epsilon; without a tolerance after one rough look at the cheap attacks."""
         return self._most(
             lambda attack: self._roughly(attack, delta),
-            lambda product, within: epsilon_below(product, delta, within),
+            lambda product, within: product.epsilon(delta, within),
             tolerance,
+            None,
         )
 
     @memoize
-    def _roughly(self, attack: LineGradients, delta: float) -> AttackValue:
+    def _roughly(self, attack: LineGradients, delta: float) -> ShownBound:
         """At most epsilon by one attack, on a coarse grid."""
-        return epsilon_below(self._product(attack), delta, None)
+        return self._product(attack).epsilon(delta, _GLANCE)
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """At most the true delta."""
         return self._most(
-            lambda attack: delta_below(self._product(attack), epsilon, None),
-            lambda product, within: delta_below(product, epsilon, within),
+            lambda attack: self._product(attack).delta(epsilon, _GLANCE),
+            lambda product, within: product.delta(epsilon, within),
             tolerance,
+            epsilon,
         )
 
     def roughly(self, delta: float) -> float:
@@ -207,10 +202,12 @@ class CollinearAttack(Bound):
 
     def _most(
         self,
-        roughly: Callable[[LineGradients], AttackValue],
-        below: Callable[[Product, float], AttackValue],
+        roughly: Callable[[LineGradients], ShownBound],
+        below: Callable[[AttackProduct, float], ShownBound],
         tolerance: float | None,
+        at: float | None,
     ) -> BoundValue:
+        """The most of all attacks; `at`: the epsilon asked about, where the value is none."""
         pair = self._attacked
         attacks = [attack for attack in pair.attacks if tolerance is not None or attack in (pair.attacks[0], _SILENT)]
         tried = {attack: roughly(attack) for attack in attacks}
@@ -218,44 +215,42 @@ class CollinearAttack(Bound):
         shown = tried[attack]
         if tolerance is not None:
             shown = max(below(self._product(attack), tolerance), shown, key=lambda item: item.value)
-        return BoundValue(shown.value, self._test(attack, shown))
+        return BoundValue(shown.value, self._test(attack, shown, shown.value if at is None else at))
 
     def renyi(self, order: float) -> BoundValue:
         """What the PLDs of the best attack show."""
         shown = {attack: renyi_below(self._product(attack).factors, order) for attack in self._attacked.attacks}
         best = max(shown, key=lambda attack: shown[attack])
-        return BoundValue(shown[best], self._test(best, AttackValue(shown[best])))
+        return BoundValue(shown[best], self._test(best, ShownBound(shown[best]), math.inf))
 
     @memoize
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The tests of the attack that shows most at a typical delta."""
         best = max(self._attacked.attacks, key=lambda attack: self._roughly(attack, _TYPICAL_DELTA).value)
-        return Envelope((_swept(self._product(best), Side.LOWER, smallest_delta, tolerance),))
+        return Envelope((self._product(best).curve(smallest_delta, tolerance),))
 
     def evidence(self) -> Evidence:
         """The explicit datasets and the tests of all thresholds."""
-        return self._test(None, AttackValue(0.0))
+        return self._test(None, ShownBound(0.0), math.inf)
 
-    def _test(self, attack: LineGradients | None, shown: AttackValue) -> Evidence:
+    def _test(self, attack: LineGradients | None, shown: ShownBound, epsilon: float) -> Evidence:
         best = ""
         if attack is not None:
             best = f" (here {_records(self._attacked)}, v = {attack[0]:g}, w = {attack[1]:g})"
         text = (
             "The differing record's clipped gradient is w e, e a unit vector, all others are v e with the best of a "
             f"few v and w{best}; the coordinate along e and the length of the rest are observed. The test: "
-            f"{sum_rule(shown.threshold, RECORD_ORIENTATIONS[shown.reversed])}."
+            f"{sum_rule(shown.threshold, RECORD_ORIENTATIONS[shown.reversed], epsilon)}."
         )
         return Evidence.of(Kind.TEST, "calipers:collinear-attack", text)
 
 
-class MomentProof(CollinearProof):
-    """Where noise alone tells the datasets apart nothing is guaranteed, but epsilon is finite."""
+class NoProof(CollinearProof):
+    """Where noise alone tells the datasets apart beyond doubt, epsilon is some 5,000 and more: nothing is proven."""
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
-        """By one moment of isotropic Gaussians."""
-        rounds = [pair.rounds() for pair in self.pairs]
-        moments = [epsilon_by_moments(part, delta) if part is not None else math.inf for part in rounds]
-        return BoundValue(max(moments), self.evidence())
+        """Anything."""
+        return BoundValue(math.inf, self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """Anything."""
@@ -266,9 +261,9 @@ class MomentProof(CollinearProof):
         return Envelope((_NO_GUARANTEE,))
 
     def evidence(self) -> Evidence:
-        """The moment."""
-        text = "Batch and membership are revealed: one moment of isotropic Gaussians, in closed form."
-        return Evidence.of(Kind.NUMERICAL, "calipers:one-moment", f"{text} {_sizes(self.pairs)}")
+        """That there is none."""
+        text = "No bound is computed where the length of the noise alone tells the datasets apart beyond doubt."
+        return Evidence.of(Kind.NUMERICAL, self.pairs[0].statement, f"{text} {_sizes(self.pairs)}")
 
 
 class LengthAttack(CollinearAttack):
@@ -291,10 +286,6 @@ class LengthAttack(CollinearAttack):
     def evidence(self) -> Evidence:
         """The test of any threshold."""
         return _length_test(None, False)
-
-
-def _swept(product: Product, side: Side, smallest_delta: float, tolerance: float) -> TradeoffCurve:
-    return directed_sweep(product, smallest_delta, tolerance, (side,), False)[side]
 
 
 def _records(pair: NeighborPair) -> str:

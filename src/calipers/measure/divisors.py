@@ -8,12 +8,12 @@ proven but what `calipers.measure.divided` states for Poisson sampling.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.run_fields import divisor_of
 from calipers.samplers import scheme_of
 from calipers.samplers.equal_batches import size_neighbors
 
@@ -30,13 +30,6 @@ _ONE_SIZE = (
     "every dataset size, and smaller datasets usually leak more; if yours is known only to within a range, name it "
     "(--dataset-size-range, or dataset_sizes in Python) and the numbers hold for all of it."
 )
-
-
-def divisor_of(run: Run, size: int) -> int:
-    """floor(size * q), computed as a training loop computes it."""
-    if size == run.dataset_size and run.batch_size is not None:
-        return run.batch_size
-    return math.floor(size * run.rate)
 
 
 def moves(run: Run, size: int) -> bool:
@@ -118,9 +111,14 @@ def check_moving_rate(run: Run) -> None:
     """Refuse a run whose number of steps, counted in epochs, gives the record away."""
     assert run.dataset_size is not None
     assert run.batch_size is not None
+    size, batch = run.dataset_size, run.batch_size
+    if batch >= size - 1:
+        raise InputError(
+            f"At batch_size {batch} nobody stays away from a dataset of {size - 1} records, so a record that does is "
+            "proof of a larger one, and no epsilon is finite: use a smaller batch, or derived_rate = 'public'."
+        )
     if run.epochs is None:
         return
-    size, batch = run.dataset_size, run.batch_size
     counts = [max(1, near // batch) for near in (size - 1, size, size + 1)]
     if len(set(counts)) > 1:
         raise InputError(

@@ -45,10 +45,13 @@ _ITS_OWN_CLAIM = (
     "This is a statement about a mechanism, not a run: nothing is said about how batches were drawn or what was "
     "divided, and there is no standard accounting to compare with (in JSON, the claim is the upper bound)."
 )
+_NO_CLAIM = "There is no standard accounting to compare with (in JSON, the claim is the upper bound)."
 _ATTACK = "The record contributes what each pair assumes and all others contribute nothing, so each release shows it."
 _SLACK = 1e-13
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 4001)
 SOME = "The lower bound is what some mechanism with this guarantee leaks; the one behind the statement may leak less."
+
+_SOME_GAUSSIAN = f"It is attained by the Gaussian mechanism of sensitivity mu and noise 1. {SOME}"
 
 
 @implements("calipers:stated-pair")
@@ -184,7 +187,8 @@ def stated_concentrated(rho: float, xi: float = 0.0) -> Bounds:
 def stated_guarantee(guarantee: Guarantee) -> Bounds:
     """The bounds of a stated guarantee."""
     if guarantee.mu is not None:
-        return one_gaussian(guarantee.mu, f"The mechanism is said to be {guarantee.mu:.12g}-GDP.", "dong2022:cor2.13")
+        reason = f"The mechanism is said to be {guarantee.mu:.12g}-GDP."
+        return one_gaussian(guarantee.mu, reason, "dong2022:cor2.13", _SOME_GAUSSIAN)
     if guarantee.rho is not None:
         return stated_concentrated(guarantee.rho)
     assert guarantee.epsilon is not None
@@ -193,7 +197,11 @@ def stated_guarantee(guarantee: Guarantee) -> Bounds:
 
 
 def no_release() -> Bounds:
-    """An empty composition is (0, 0)-DP, perfect privacy: both datasets give the same (empty) output."""
+    """The bounds of an empty composition: both datasets give the same (empty) output.
+
+    Returns:
+        (0, 0)-DP, proven and attained.
+    """
     nothing = Evidence.of(Kind.THEOREM, "dong2022:cor2.13", "Nothing was released that could tell two datasets apart.")
     guess = Evidence.of(Kind.TEST, "dong2022:cor2.13", "Nothing was released: guessing is all that is left.")
     above, below = (
@@ -223,7 +231,14 @@ def _pair_of(guarantee: Guarantee) -> TwoSidedPair:
 
 
 def written(product: Product) -> str:
-    """The factors with their counts, the first few of many."""
+    """A composition in words.
+
+    Args:
+        product: Of mechanisms.
+
+    Returns:
+        Its factors with their counts, the first few of many.
+    """
     words = [f"{count} x {source.words}" if count > 1 else source.words for source, count in product.factors]
     more = len(words) - _WRITTEN
     return "; ".join(words) if more <= 0 else "; ".join([*words[:_WRITTEN], f"and {more} more"])
@@ -232,9 +247,20 @@ def written(product: Product) -> str:
 def stated_measurement(
     stated: GuaranteeSubject, found: Bounds, tolerance: float, notes: tuple[str, ...]
 ) -> Measurement:
-    """A measurement of what is stated, whose claim is its own upper bound."""
+    """A measurement of what is no run.
+
+    Args:
+        stated: what was measured, for reports.
+        found: its bounds.
+        tolerance: the relative width aimed for.
+        notes: what a reader must know about it.
+
+    Returns:
+        The measurement, whose claim is its own upper bound.
+    """
     claim = Claim(found.upper, tolerance)
-    return Measurement((), found, claim, tolerance, (*notes, _ITS_OWN_CLAIM), stated=stated)
+    last = _NO_CLAIM if stated.is_described else _ITS_OWN_CLAIM
+    return Measurement((), found, claim, tolerance, (*notes, last), stated=stated)
 
 
 def _composed(value: object) -> Product:
@@ -255,11 +281,19 @@ def _composed(value: object) -> Product:
 
 
 def evaluation_of(product: Product) -> Bounds:
-    """The shortest route; zCDP guarantees are added up first, which is sharper than composing their curves."""
+    """The bounds of a composition of mechanisms, by the shortest route.
+
+    Args:
+        product: Of mechanisms that state their privacy loss from both sides.
+
+    Returns:
+        Closed forms for Gaussians and single guarantees; else the product of all pairs. zCDP guarantees are added up
+        first, which is sharper than composing their curves.
+    """
     factors = product.factors
     shifts = [(source.mu, count) for source, count in factors if source.mu is not None]
     if len(shifts) == len(factors):
-        return gaussians(shifts, "Gaussian mechanisms compose to one.")
+        return gaussians(shifts, "Gaussian mechanisms compose to one.", "Every mechanism attains its own pair.")
     parts = [(source.concentrated, count) for source, count in factors]
     rho = [(part[0] * count, part[1] * count) for part, count in parts if part is not None]
     added = [math.fsum(column) * (1.0 + 1e-15) for column in zip(*rho, strict=True)]

@@ -44,7 +44,14 @@ from calipers.run import DATA_DEPENDENT, Run
 def joint_noise(*noise_multipliers: float) -> float:
     """The noise multiplier of releases from one batch together: (sum of sigma_i^-2)^(-1/2), rounded down.
 
-    Post-condition: at most the true joint multiplier, by a relative 1e-15: less noise never leaks less.
+    Args:
+        noise_multipliers: of each release, its deviation over its sensitivity.
+
+    Returns:
+        At most the true joint multiplier, by a relative 1e-15: less noise never leaks less.
+
+    Raises:
+        InputError: there is none, or one is not positive.
     """
     checked = [POSITIVE.check("noise_multiplier", noise) for noise in noise_multipliers]
     if not checked:
@@ -56,7 +63,13 @@ def joint_noise(*noise_multipliers: float) -> float:
 def count_noise(deviation: float, run: Run | Sequence[Run]) -> float:
     """The noise multiplier of adaptive clipping's count next to a run: each record adds 1/2 or -1/2.
 
-    A record that is zeroed out moves the count by 1, any other by 1/2 for each unit that it moves the gradient by.
+    Args:
+        deviation: of the noise on the count.
+        run: the run, or the phases, whose gradients are clipped.
+
+    Returns:
+        Deviation over sensitivity. A record that is zeroed out moves the count by 1, any other by 1/2 for each unit
+        that it moves the gradient by.
     """
     zeroed = as_phases(run)[0].adjacency == "zero-out"
     return (1.0 if zeroed else 2.0) * POSITIVE.check("deviation", deviation)

@@ -23,10 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from calipers.bracket import Bracket, Evidence, Side
-from calipers.citations import implements, statement
+from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
@@ -34,22 +32,19 @@ from calipers.display import PrintedDisplay
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, RESOLVED
 from calipers.errors import InputError, UnsupportedError
 from calipers.guarantee import GuaranteeSubject
-from calipers.measure.bounds import Bound, Bounds, BoundValue, depth_for
+from calipers.measure.bounds import Bound, Bounds, BoundValue, GaussianBound, depth_for
+from calipers.measure.success import success_shown, with_game
+from calipers.measure.watched import Watched
 from calipers.memoize import memoize
 from calipers.numerics.decimals import setting
 from calipers.run import Run
 from calipers.scope import direction_text
 
-DEFAULT_DELTA0 = 1e-10
+DEFAULT_DELTA0, DEFAULT_TOLERANCE = 1e-10, 1e-3
 _DEEPEST, _TINY = 1e-12, 1e-290
-_PROVEN = "With the symmetric trade-off curve f, an attacker whose guess is right with probability k is with 1 - f(k)."
-_LIST = (
-    "The secret is which of many equally likely records took part, their gradients orthogonal; the attacker names the "
-    "share of them with the largest scores. The number is the limit of many candidates."
-)
-_TWO = (
-    "The secret has two values, which the two neighboring datasets of the attack stand for; the attacker names the one "
-    "that is more probable given what is released. Below a baseline of 1/2 a guess is all that is shown."
+_BREAKPOINTS = (
+    "The smallest mu that holds up to delta0 at all breakpoints of the proven trade-off curve holds everywhere (Gomez "
+    "et al. 2025, Proposition C.1, there with delta0 = 0)."
 )
 
 
@@ -94,7 +89,7 @@ class Measurement(PrintedDisplay):
     runs: tuple[Run, ...]
     evaluation: Bounds = field(repr=False)
     claim: Claim = field(repr=False)
-    tolerance: float = 1e-3
+    tolerance: float = DEFAULT_TOLERANCE
     conditions: tuple[str, ...] = field(default=(), repr=False)
     _missed: list[str] = field(default_factory=list, repr=False)
     dataset_sizes: tuple[int, int] | None = None
@@ -102,6 +97,7 @@ class Measurement(PrintedDisplay):
     others_zero: bool = field(default=False, repr=False)
     """Whether the attack is one on a single record while all other gradients are zero."""
     executed: str = field(default="", repr=False)
+    watched: Watched | None = field(default=None, repr=False)
     _answers: dict[tuple[Any, ...], tuple[BoundValue, BoundValue]] = field(default_factory=dict, repr=False)
 
     @property
@@ -128,9 +124,15 @@ class Measurement(PrintedDisplay):
             self._answers[key] = getattr(both.lower, quantity)(*at), getattr(both.upper, quantity)(*at)
         return self._answers[key]
 
-    def _bracket(self, lower: float, upper: float) -> Bracket:
-        """Numbers that are read off whole curves."""
-        return Bracket(lower, upper, *self.explain())
+    def _bracket(self, lower: float, upper: float, shown: Callable[[Bound], float]) -> Bracket:
+        """A number that is read off whole curves, by the proof and the attack that have it (`Bound.leading`)."""
+        return Bracket(lower, upper, *(bound.leading(shown).evidence() for bound in self._both))
+
+    def _error(self, read: Callable[[Envelope], float]) -> Bracket:
+        """An error of the attacker, which a proof bounds from below, and an attack from above."""
+        missed, least = (read(self.envelope(side)) for side in (Side.LOWER, Side.UPPER))
+        found = self._bracket(-missed, -least, lambda one: -read(one.envelope(_DEEPEST, self.tolerance)))
+        return Bracket(least, missed, found.upper_evidence, found.lower_evidence)
 
     def epsilon(self, delta: float) -> Bracket:
         """The smallest epsilon at which the run is (epsilon, delta)-private.
@@ -184,7 +186,9 @@ class Measurement(PrintedDisplay):
             above = BoundValue(min(above.value, upper), above.evidence)
         bracket = _bracket_of(below, above)
         if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
-            self._missed.append(f"{name} is wider than the tolerance asked for; both bounds hold.")
+            which = "default tolerance" if self.tolerance == DEFAULT_TOLERANCE else "tolerance"
+            wide = f"{setting(100.0 * self.tolerance)} % apart (the {which})"
+            self._missed.append(f"For {name} attack and proof lie more than {wide}; both hold.")
         return bracket
 
     @property
@@ -239,7 +243,7 @@ class Measurement(PrintedDisplay):
             lower <= min over attacks of the false negative rate <= upper.
         """
         alpha = PROBABILITY.check("alpha", alpha)
-        return self._bracket(float(self.envelope(Side.UPPER)(alpha)), float(self.envelope(Side.LOWER)(alpha)))
+        return self._error(lambda envelope: float(envelope(alpha)))
 
     def tpr(self, fpr: float) -> Bracket:
         """The largest true positive rate of any attack at the given false positive rate.
@@ -251,13 +255,17 @@ class Measurement(PrintedDisplay):
             lower <= max over attacks of the true positive rate <= upper; the evidence says which answer of the attack
             the two rates are about.
         """
-        found = self._bracket(self.tpr_bound(Side.LOWER, fpr), self.tpr_bound(Side.UPPER, fpr))
+        asked = (_rate_depth(fpr), self.tolerance)
+
+        def shown(one: Bound) -> float:
+            return float(one.envelope(*asked).rates(fpr)[1])
+
+        found = self._bracket(self.tpr_bound(Side.LOWER, fpr), self.tpr_bound(Side.UPPER, fpr), shown)
         if not self.runs:
             return found
-        finds = self.envelope(Side.LOWER, _rate_depth(fpr)).finds_present(fpr)
-        below = found.lower_evidence
-        text = f"{below.statement} {direction_text(self.runs[0].adjacency, finds)}"
-        return replace(found, lower_evidence=replace(below, statement=text))
+        finds = self.evaluation.lower.leading(shown).envelope(*asked).finds_present(fpr)
+        said = _also(found.lower_evidence, direction_text(self.runs[0].adjacency, finds))
+        return replace(found, lower_evidence=said)
 
     def tpr_bound(self, side: Side, fpr: float) -> float:
         """One end of `tpr`, without computing the other.
@@ -296,8 +304,7 @@ class Measurement(PrintedDisplay):
             lower <= min over attacks of prior FPR + (1 - prior) FNR <= upper.
         """
         prior = PROBABILITY.check("prior", prior)
-        low, high = (float(self.envelope(side).bayes_error(prior)) for side in (Side.UPPER, Side.LOWER))
-        return self._bracket(low, high)
+        return self._error(lambda envelope: float(envelope.bayes_error(prior)))
 
     @property
     def isolated(self) -> bool:
@@ -329,12 +336,15 @@ class Measurement(PrintedDisplay):
             )
         depth = max(1e-250, min(_DEEPEST, 1e-3 * baseline))
         upper = float(self.curve(Side.UPPER, depth).rates(baseline)[1])
-        attack, (below, above) = self.envelope(Side.LOWER, depth), self.explain()
-        if self.others_zero:
-            lower, game = max(float(curve.rates(baseline)[1]) for curve in attack.absent), _LIST
-        else:
-            lower, game = _two_values(attack, baseline), _TWO
-        return Bracket(max(lower, baseline), max(upper, baseline), _with(below, game), _with(above, _PROVEN))
+        lower = success_shown(self.envelope(Side.LOWER, depth), baseline, self.others_zero)
+
+        def shown(one: Bound) -> float:
+            if one.side is Side.UPPER:
+                return float(one.curve(depth, self.tolerance).rates(baseline)[1])
+            return success_shown(one.envelope(depth, self.tolerance), baseline, self.others_zero)
+
+        found = self._bracket(max(lower, baseline), max(upper, baseline), shown)
+        return with_game(found, self.others_zero)
 
     @memoize
     @implements("gomez2025:eq21", "gomez2025:eq24")
@@ -355,12 +365,11 @@ class Measurement(PrintedDisplay):
         lower, upper = (bound.mu(delta0, self.tolerance) for bound in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))
         overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
-        found = self._bracket(lower, upper)
-        if self.runs:
-            below = found.lower_evidence
-            text = f"{below.statement} Of all thresholds the one that shows the largest mu counts."
-            found = replace(found, lower_evidence=replace(below, statement=text))
-        return Gdp(found, delta0, overstated)
+        below, above = (bound.leading(lambda one: one.mu(delta0, self.tolerance)) for bound in self._both)
+        attacked = "Of all thresholds the one that shows the largest mu counts." if self.runs else ""
+        at_breakpoints = math.isfinite(upper) and not isinstance(above, GaussianBound)  # Whose mu is its shift.
+        evidence = _also(below.evidence(), attacked), _also(above.evidence(), _BREAKPOINTS if at_breakpoints else "")
+        return Gdp(Bracket(lower, upper, *evidence), delta0, overstated)
 
     def rdp(self, order: float) -> Bracket:
         """The Renyi divergence, the larger of both directions.
@@ -386,15 +395,6 @@ def _rate_depth(fpr: float) -> float:
     return max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
 
 
-def _two_values(attack: Envelope, baseline: float) -> float:
-    """The best success where a secret of two values has this baseline, whichever dataset is the likelier one."""
-    if baseline < 0.5:
-        return 0.0
-    error = float(np.min(attack.bayes_error([baseline, 1.0 - baseline])))
-    return float(np.nextafter(1.0 - error, 0.0))
-
-
-def _with(evidence: Evidence, explanation: str) -> Evidence:
-    """The evidence of the curve, with what is concluded from it."""
-    source = f"{evidence.source}; {statement('calipers:success')}"
-    return Evidence(evidence.kind, f"{evidence.statement} {explanation}", source, evidence.confidence)
+def _also(evidence: Evidence, text: str) -> Evidence:
+    """The evidence with a sentence more."""
+    return replace(evidence, statement=f"{evidence.statement} {text}") if text else evidence

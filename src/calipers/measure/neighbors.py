@@ -9,9 +9,6 @@ sum are revealed. A rate that moves: the batch of the common records is revealed
 A guarantee of the mechanism has to hold for every dataset, hence for every size N, and with a divisor that moves with
 the data it differs from size to size. A measurement is about the user's own N and its two neighbors, or about a range
 that the user names.
-
-Two pairs of nearly equal size cost twice as much as one and say the same. From `_MANY` records on, one proof is made to
-cover both, at the price of a shift that is larger by a share of 1/(2N), and the attack is made on the smaller pair.
 """
 
 from __future__ import annotations
@@ -21,29 +18,20 @@ import math
 from dataclasses import dataclass
 
 from calipers.errors import UnsupportedError
-from calipers.measure.divisors import check_divided, check_moving_rate, divisor_of, is_divided, moves, rate_moves
-from calipers.pld.composition.product import Product
+from calipers.measure.divisors import check_divided, check_moving_rate, is_divided, moves, rate_moves
+from calipers.pld.composition.one_sided import AttackProduct, ProofProduct
 from calipers.pld.core.source import TwoSidedPair
 from calipers.pld.division.collinear import best_direction
-from calipers.pld.division.length_tests import (
-    BEYOND_DOUBT,
-    LengthTest,
-    Rounds,
-    deviations,
-    revealed_round,
-    scale_tests,
-)
-from calipers.pld.division.moving_rate import MovingRatePair
-from calipers.pld.division.pairs import DividedPair, RealizedPair, ScaleFactor
+from calipers.pld.division.length_tests import BEYOND_DOUBT, LengthTest, deviations, scale_tests
+from calipers.pld.division.pairs import DividedPair, MovingRatePair, RealizedPair, ScaleFactor
 from calipers.run import Run
+from calipers.run_fields import divisor_of
 from calipers.samplers import scheme_of
 
-_MANY = 2000
 _FIRST_BLOCK, _MOST_BLOCKS = 0.01, 6
 _COARSE = 0.05
 _MOST_TERMS = 2e6
 _WORTH_WHILE = 1.05
-_MOST_SIZES = 40
 
 LineGradients = tuple[float, float]
 """(v, w): all other gradients are v e, the record's is w e."""
@@ -70,29 +58,25 @@ class NeighborPair:
 
     @functools.cached_property
     def attacks(self) -> tuple[LineGradients, ...]:
-        """The attacks worth trying.
+        """The attacks worth trying: against the realized size opposite gradients, elsewhere others near zero.
 
-        Where batches are large, their sizes cost the most and tell the least. Against a fixed divisor they drown the
-        signal unless the other gradients are zero or nearly so; against the realized size opposite gradients are best
-        by far.
+        Where batches are large, their sizes drown the signal unless the other gradients are nearly zero.
         """
         found: list[LineGradients] = []
         for run in self.phases:
             kind = self._kind(run)
             if kind == "realized":
                 found += [(-1.0, 1.0)]
-                if run.rate * self.size <= _MOST_SIZES:
-                    found += [(0.0, 1.0), (0.0, 0.0), (1.0, 1.0)]
             elif kind == "moving":
                 best, _ = best_direction(run.noise_multiplier, run.rate, self.size, self.size)
                 found += [(best, 1.0), (0.0, 1.0)]
             elif kind == "fixed":
-                found += [(0.0, 1.0), (0.0, 0.0)]
+                found += [(0.0, 1.0)]
                 sigma, divisor = run.noise_multiplier, self._divisor(run)
                 best, gain = best_direction(sigma, run.rate, self.size, divisor)
                 pair = DividedPair(sigma, run.rate, self.size, divisor, best)
                 if gain > _WORTH_WHILE and pair.attack.terms(_COARSE) <= _MOST_TERMS:
-                    found += [(best, 1.0)] + ([(1.0, 1.0)] if self.size <= _MOST_SIZES else [])
+                    found += [(best, 1.0)]
         return tuple(dict.fromkeys(found)) or ((0.0, 1.0),)
 
     @property
@@ -112,9 +96,8 @@ class NeighborPair:
         size = self.size if size is None else size
         return divisor_of(run, size) if run.normalization == "floor" else size
 
-    @functools.cache  # noqa: B019  # a measurement lives shortly and holds few pairs
-    def product(self, attack: LineGradients) -> Product:
-        """The composition of all phases: the upper side by the proof, the lower by this attack."""
+    def factors(self, attack: LineGradients) -> list[tuple[TwoSidedPair, int]]:
+        """Of all phases: the upper side by the proof, the lower by this attack."""
         direction, record = attack
         counts: dict[TwoSidedPair, int] = {}
         degrees: dict[int, int] = {}
@@ -138,12 +121,17 @@ class NeighborPair:
         for divisor, count in degrees.items():
             if count:
                 counts[ScaleFactor(count, divisor)] = 1
-        return Product(list(counts.items()))
+        return list(counts.items())
 
-    @property
-    def proven(self) -> Product:
-        """The same for whoever asks for its upper side alone: any attack will do."""
-        return self.product(self.attacks[0])
+    @functools.cached_property
+    def proven(self) -> ProofProduct:
+        """The composition of all phases from above."""
+        return ProofProduct(self.factors(self.attacks[0]))
+
+    @functools.cache  # noqa: B019  # a measurement lives shortly and holds few pairs
+    def attacked(self, attack: LineGradients) -> AttackProduct:
+        """The composition of all phases from below, by one attack."""
+        return AttackProduct(self.factors(attack))
 
     def length_tests(self, smallest: float) -> list[LengthTest]:
         """Tests of the length of the noise, everybody's gradient being zero, for one phase each."""
@@ -167,21 +155,6 @@ class NeighborPair:
         divisors = [float(self._divisor(run)) for run in self.phases if self._kind(run) == "fixed"]
         return min(((divisor + 1.0) ** 2 / (2.0 * divisor + 1.0) for divisor in divisors), default=math.inf)
 
-    def rounds(self) -> list[Rounds] | None:
-        """Isotropic pairs that dominate all rounds when batches and memberships are revealed; None if some do not."""
-        found = []
-        for run in self.phases:
-            sigma, steps, dimension = run.noise_multiplier, run.total_steps, run.dimension or 1
-            kind, divisor = self._kind(run), float(self._divisor(run))
-            if kind in ("realized", "moving"):
-                return None
-            if kind == "plain":
-                found.append(Rounds(steps, 1, 1.0 / sigma, probability=run.rate))
-            else:
-                largest = self.size if self.upto is None else self.upto
-                found.append(revealed_round(sigma, self.size, largest, divisor, dimension, steps))
-        return found
-
 
 def divided_pairs(phases: tuple[Run, ...]) -> tuple[NeighborPair, ...]:
     """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
@@ -203,15 +176,9 @@ def divided_pairs(phases: tuple[Run, ...]) -> tuple[NeighborPair, ...]:
 def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
     """Pairs that stand for (N - 1, N) and (N, N + 1)."""
     apart = tuple(NeighborPair(phases, smaller) for smaller in (size - 1, size))
-    divided = [run for run in phases if is_divided(run)]
-    if any(run.normalization == "floor" for run in divided) or any(rate_moves(run) for run in phases):
-        return apart
-    if all(run.normalization == "realized" and run.rate < 1.0 for run in divided):
-        # Whoever sees size and sum without one of the records can add it: a larger dataset shows less.
-        return apart[:1]
-    if any(run.normalization == "realized" for run in divided):
-        return apart
-    return (NeighborPair(phases, size - 1, size),) if size > _MANY else apart
+    realized = all(run.normalization == "realized" and run.rate < 1.0 for run in phases if is_divided(run))
+    # Whoever sees size and sum without one of the records can add it: a larger dataset shows less.
+    return apart[:1] if realized and not any(map(rate_moves, phases)) else apart
 
 
 def range_of_neighbors(phases: tuple[Run, ...], low: int, high: int) -> tuple[NeighborPair, ...]:

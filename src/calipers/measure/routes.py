@@ -18,7 +18,8 @@ from calipers.bracket import Side
 from calipers.domains import TOLERANCE
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.guarantee import Guarantee
-from calipers.measure.bounds import Bound, Bounds, gaussians, maximum, minimum, worst
+from calipers.measure.bounds import RELEASES, Bound, Bounds, composed_pairs, gaussians
+from calipers.measure.competing import maximum, minimum, worst
 from calipers.measure.composed import (
     RECORD_ORIENTATIONS,
     ComposedAttack,
@@ -32,9 +33,8 @@ from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.units import GroupedProof, OneOfUnit, RevealedAllocationProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.phases import as_phases
-from calipers.pld.composition.attack_product import AttackProduct
+from calipers.pld.composition.one_sided import AttackProduct, ProofProduct
 from calipers.pld.composition.product import Product
-from calipers.pld.composition.proof_product import ProofProduct
 from calipers.pld.core.source import AnyPair, TwoSidedPair
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import ASSUMED, scheme_of
@@ -97,7 +97,12 @@ def measure(
     for phase in phases:
         remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
         scheme_of(phase).noise_range(phase).check("noise_multiplier", phase.noise_multiplier, remedy)
-    found = _evaluation(phases) if dataset_sizes is None else _sized(phases, dataset_sizes)
+    if dataset_sizes is None:
+        found = _evaluation(phases)
+    else:
+        from calipers.measure.divided import sized  # imports that few runs need
+
+        found = sized(phases, dataset_sizes)
     # Where the very steps that are claimed were executed, both are computed once.
     claim = Claim(_claimed(phases).sharing(found.upper), tolerance, phases)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes), *found.notes)
@@ -105,7 +110,8 @@ def measure(
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes, others_zero=alone)
 
 
-_USUAL_DELTA = 1e-5
+_USUAL_DELTA, _MANY_BATCHES = 1e-5, 10**7
+"""Where a refusal says what other relations give, and the batches beyond which that would take too long."""
 
 
 def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None:
@@ -115,7 +121,8 @@ def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None
             scheme_of(run).check_neighbors(run)
     except UnsupportedError as error:
         given = []
-        for adjacency in ("zero-out", "substitute"):
+        many = max(run.steps_per_epoch for run in phases) > _MANY_BATCHES
+        for adjacency in () if many else ("zero-out", "substitute"):
             try:
                 found = measure([run.replace(adjacency=adjacency) for run in phases], tolerance=tolerance)
                 bracket = found.epsilon(_USUAL_DELTA)
@@ -147,20 +154,16 @@ def _evaluation(phases: tuple[Run, ...]) -> Bounds:
 
         return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
-        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(phases)).lower.alone
+        unit, attacked = phases[0].unit_name, _shown_of_units(phases)
+        others_zero = all(run.view == "isolated" for run in attacked)
         chained = tuple(_one_record(run, scheme_of(run).sizes_of_units(run), 1) for run in phases)
-        attack, chain = OneOfUnit((shown,), unit), GroupedProof(_evaluation(chained).upper, records, unit)
+        attack = OneOfUnit((_evaluation(attacked).lower.alone,), unit, others_zero)
+        chain = GroupedProof(_evaluation(chained).upper, records, unit)
         above = minimum([*_revealed(phases), chain])
         together = zip(*(scheme_of(run).unit_attacks(run) for run in phases), strict=False)
         equal = [_shown(each, phases[0].adjacency == "substitute") for each in together]
         return Bounds(above, maximum([attack, *equal]) if equal else attack)
     return evaluated([scheme_of(run).analyze(run) for run in phases], phases[0].adjacency == "substitute")
-
-
-def _sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
-    from calipers.measure.divided import sized
-
-    return sized(phases, sizes)
 
 
 def _revealed(phases: tuple[Run, ...]) -> list[Bound]:
@@ -189,10 +192,10 @@ def _one_record(run: Run, sizes: tuple[int, int] | None, which: int) -> Run:
 def _shown_of_units(phases: tuple[Run, ...]) -> tuple[Run, ...]:
     """Runs whose attacks on one record are attacks on a unit of which it is a part.
 
-    Replaced records may stay what all others are, and so may records that are removed from batches of fixed size (in a
-    kept last batch all gradients together move the sum by one). Elsewhere records that are zeroed out or removed have
-    gradient zero before, lest they show where they were: so the attack must be one in which all other gradients are
-    zero.
+    A unit of up to g records may have one, so that whatever is shown of one record that is replaced, or removed from
+    batches of fixed size, is shown of a unit. (Where units are only added, a unit of one is removed from N + 1 records,
+    and the attack is worked out for N + g: there an epoch uses it less often, which shows less.) Elsewhere all other
+    gradients are zero, as in the isolated view, so that the unit's other records may be there too.
     """
     found = []
     for run in phases:
@@ -232,7 +235,14 @@ def _claimed(phases: tuple[Run, ...]) -> Bound:
 
 
 def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
-    """Notes on the samplers, the divisor and the adjacency of the phases, in this order."""
+    """What a reader must know about runs drawn and divided so.
+
+    Args:
+        phases: runs one after the other, of one adjacency.
+
+    Returns:
+        Notes on the samplers, the divisor and the adjacency of the phases, in this order, each once.
+    """
     notes = [note for run in phases for note in scheme_of(run).notes(run)]
     notes.append(FIXED)
     if any(run.normalization == "none" for run in phases):
@@ -241,12 +251,20 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
             "a number that depends on the data (dataset size, realized batch size) does."
         )
     if phases[0].adjacency == "substitute":
-        notes.append("Substitution compares two datasets of equal size; the claim is for adding or removing a record.")
+        notes.append("Substitution keeps the dataset's size; standard accounting is for adding or removing a record.")
     return tuple(dict.fromkeys(notes))
 
 
 def evaluated(analyses: Sequence[Analysis], replaced: bool) -> Bounds:
-    """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
+    """The bounds of phases that follow one another.
+
+    Args:
+        analyses: of every phase, by its sampler; none is perfect privacy.
+        replaced: whether neighbors differ by a replaced record.
+
+    Returns:
+        The smallest of the proofs and the largest of the attacks, each the largest over the neighbors of the dataset.
+    """
     if not analyses:
         from calipers.measure.guarantees import no_release
 
@@ -276,7 +294,14 @@ def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
 
 
 def factors_of(parts: Sequence[CompositionFactor[Kind]]) -> list[tuple[Kind, int]]:
-    """The sources of all phases with the number of participations, equal ones together."""
+    """The factors of the composition of several phases.
+
+    Args:
+        parts: a proof, or an attack, of every phase.
+
+    Returns:
+        Their sources of privacy loss distributions with the number of participations, equal ones together.
+    """
     counts: dict[Kind, int] = {}
     for part in parts:
         for source, count in ((part.source, part.count), *part.additional):
@@ -292,7 +317,14 @@ def _pairs(factors: Sequence[tuple[AnyPair, int]]) -> list[tuple[TwoSidedPair, i
 
 
 def gaussian_releases(count: int) -> str:
-    """So many Gaussian releases, in words."""
+    """How many Gaussian releases there are, in words.
+
+    Args:
+        count: at least 1.
+
+    Returns:
+        The end of a sentence that begins "the record takes part in".
+    """
     return "one Gaussian release at a known time" if count == 1 else f"{count} Gaussian releases at known times"
 
 
@@ -316,10 +348,6 @@ def _counted(factors: Sequence[tuple[AnyPair, int]]) -> int:
     return sum(number for _, number in factors)
 
 
-def _composed(count: int) -> str:
-    return "one dominating pair" if count == 1 else f"{count:,} dominating pairs are composed"
-
-
 def _attained(
     proofs: Sequence[Proof],
     pairs: Sequence[tuple[TwoSidedPair, int]],
@@ -332,9 +360,11 @@ def _attained(
     shifts = [(proof.shift, proof.count) for proof in proofs if proof.shift is not None]
     if len(shifts) == len(proofs):
         reason = max((proof.reason for proof in proofs), key=len)
-        return gaussians(shifts, f"{reason} {gaussian_releases(count)}.")
+        played = _descriptions([attack.description for attack in attacks])
+        own = next((proof.statement for proof in proofs if proof.statement != RELEASES), "")
+        return gaussians(shifts, f"{reason} {gaussian_releases(count)}.", played, own)
     hidden = [proof for proof in proofs if proof.shift is None]
-    reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}; {_composed(count)}."
+    reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}; {composed_pairs(count)}."
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     description = _descriptions(

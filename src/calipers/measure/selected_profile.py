@@ -93,14 +93,8 @@ class SelectedProfile:
 
     def delta(self, epsilon: float) -> float:
         """The least that is found."""
-        found = min(self.distance, self.by_shift(epsilon), self._mean(*self._place(epsilon), epsilon))
+        found = min(self.distance, self._mean(*self._place(epsilon), epsilon))
         return found if found < _LARGE else min(found, float(self.curve.delta(epsilon)))
-
-    def by_shift(self, epsilon: float) -> float:
-        """What the first lemma proves."""
-        if epsilon < self.shift:
-            return 1.0
-        return min(1.0, self.trials.mean * float(self.one.delta(epsilon - self.shift)) * (1.0 + 1e-12))
 
     def epsilon(self, delta: float) -> float:
         """The least that is found."""

@@ -1,9 +1,8 @@
 """The bounds of releasing the best of a random number of runs.
 
 See `calipers.mechanisms.selection` for the lemmas above and the test below. The upper bound is the better of the two
-(`calipers.measure.selected_profile`); the lower bound is the best of many scores, the likelihood ratio of one run, its
-reciprocal, orders that are turned, and the best one that ranks both extremes of the ratio first
-(`calipers.measure.selection_order`).
+(`calipers.measure.selected_profile`); the lower bound is the best of three scores: the likelihood ratio of one run, its
+reciprocal, and the best one that ranks both extremes of the ratio first (`calipers.measure.selection_order`).
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.points import Points
-from calipers.curves.renyi import delta_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import CalipersError
 from calipers.guarantee import Guarantee, GuaranteeSubject
-from calipers.measure.bounds import Bound, Bounds, BoundValue, TradeoffBound
+from calipers.measure.bounds import Bound, Bounds, BoundValue, TradeoffBound, applied_to
 from calipers.measure.guarantees import described, stated_measurement
 from calipers.measure.measurement import Measurement
 from calipers.measure.routes import measure
@@ -30,27 +27,20 @@ from calipers.measure.selected_profile import SelectedProfile
 from calipers.measure.selection_order import OrderRates, best_order
 from calipers.mechanisms.selection import Trials
 from calipers.memoize import memoize
-from calipers.numerics.types import BoolArray, FloatArray
+from calipers.numerics.types import FloatArray
 from calipers.run import Run
+from calipers.scope import shared_neighbors
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
-_COARSER = 1e-2
-"""By how much, at most, whole curves are revealed with larger epsilons than those that are asked for."""
 _COARSE = 5e-3
-_TESTS, _FINE, _CLOSE = 1_500, 400, 2e-2
-_EVERY = 16
-"""Of many tests one in so many is among the few by which others are left out."""
-_TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
-"""False positive rates of the tests at which orders are turned."""
-_HIGH_NOISE = 1e-21
-"""Deltas that are smaller may be what composed PLDs leave out."""
+_TESTS, _FINE = 1_500, 400
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
 """The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""
 _MOST_NOISE, _NORMAL = 1e-300, 1e-307
 """Rates that are smaller are raised to the first, and masses they are made of to the second: more than whatever
 underflows, lest a test seem never to be wrong."""
-_ORDERS_TRIED, _LARGEST = 8, 600.0
-"""How often an epsilon is looked for with the best order at the one before; beyond the second no order is."""
+_ORDERS_TRIED, _LARGEST = 12, 600.0
+"""How many orders an epsilon is looked for with; beyond the second no order is."""
 _PROFILE = "calipers:selection"
 _RENYI = ("papernot2022:thm2", "the Renyi divergences of one trial at a few dozen orders")
 
@@ -94,9 +84,9 @@ class Selection:
         keys += () if self.shape is None else (("shape", self.shape),)
         adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
         found = selected(one.evaluation, self.pmf)
-        return stated_measurement(
-            GuaranteeSubject(words, keys, adjacency, "selection"), found, tolerance, one.conditions
-        )
+        neighbors = shared_neighbors(one.runs) if one.runs else ""
+        subject = GuaranteeSubject(words, keys, adjacency, "selection", neighbors=neighbors, runs=one.runs)
+        return stated_measurement(subject, found, tolerance, one.conditions)
 
 
 @implements("calipers:selection", "papernot2022:thm2")
@@ -119,29 +109,15 @@ class SelectionProof(TradeoffBound):
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """Of the whole curve of one trial, or of its own epsilon at delta / m, where that may be less."""
-        usual, share = self._usual, delta / self.trials.mean * (1.0 - 1e-15)
-        found = usual.epsilon(delta)
-        if not found < usual.shift + _at_least(usual.one, share):
-            found = min(found, usual.shift + self.one.epsilon(share, tolerance).value)
-        return BoundValue(found, self.evidence())
+        usual, shared = self._usual, self.one.epsilon(delta / self.trials.mean * (1.0 - 1e-15), tolerance)
+        return BoundValue(min(usual.epsilon(delta), usual.shift + shared.value), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """As `epsilon`."""
-        usual, room = self._usual, epsilon - self._usual.shift
-        found = usual.delta(epsilon)
-        if room >= 0.0 and not (0.0 < found < 1.0 and room < _at_least(usual.one, found / self.trials.mean)):
+        found, room = self._usual.delta(epsilon), epsilon - self._usual.shift
+        if room >= 0.0:
             found = min(found, self.trials.mean * self.one.delta(room, tolerance).value * (1.0 + 1e-12))
-        # PLDs that are composed end somewhere, and what lies beyond is no less than this; divergences do not.
-        return self._by_orders(epsilon, found) if 0.0 < found < _HIGH_NOISE else BoundValue(found, self.evidence())
-
-    def _by_orders(self, epsilon: float, found: float) -> BoundValue:
-        """What the published bound implies, if that is less and one trial has finite divergences."""
-        try:
-            divergences = [self._divergence(t, float(self._usual.one.delta(_near(t)))) for t in _ORDERS.tolist()]
-        except CalipersError:
-            return BoundValue(found, self.evidence())
-        implied = float(delta_from_rdp(_ORDERS, divergences, epsilon))
-        return BoundValue(implied, self._explained(*_RENYI)) if implied < found else BoundValue(found, self.evidence())
+        return BoundValue(found, self.evidence())
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """What follows from the curve of one trial."""
@@ -169,9 +145,9 @@ class SelectionProof(TradeoffBound):
         return self._explained(_PROFILE, "the profile of one trial, times the mean number of trials, and shifted")
 
     def _explained(self, statement: str, how: str) -> Evidence:
-        one = self.one.evidence().statement
-        text = f"What is released is {self.trials.words}: bounded by {how}. One trial: {one}"
-        return Evidence.of(Kind.NUMERICAL, statement, text)
+        one = self.one.evidence()
+        text = f"What is released is {self.trials.words}: bounded by {how}. One trial: {one.statement}"
+        return applied_to(Evidence.of(Kind.NUMERICAL, statement, text), one)
 
 
 def _depth(trials: Trials, smallest_delta: float) -> float:
@@ -182,18 +158,6 @@ def _depth(trials: Trials, smallest_delta: float) -> float:
 def _near(order: float) -> float:
     """The epsilon at which the bound for a Poisson number of trials asks for delta."""
     return math.log1p(1.0 / (order - 1.0))
-
-
-def _at_least(one: TradeoffCurve, delta: float) -> float:
-    """About the least epsilon at delta that one trial may have, whose curve is this: whether it is worth asking for.
-
-    A profile is convex: where a curve has been revealed it only here and there, it may bend in between, but not below
-    the lines on either side of the one that is best here. And whatever was revealed is a little more than could be.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        revealed = np.log(one.beta_c - delta) - np.log(one.alpha)
-    revealed = revealed[np.isfinite(revealed)]
-    return (1.0 - _COARSER) * float(np.partition(revealed, -2)[-2]) if len(revealed) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -207,21 +171,14 @@ class SelectionAttack(Bound):
     @memoize
     def _attack(self, depth: float) -> Envelope:
         """The directed curves of both scores, on every pair of one trial."""
-        return Envelope(tuple(found for tests in self._tests(depth) for found in _scored(tests, self.trials)))
+        return Envelope(tuple(found for tests in self._tests(depth) for found in _both_scores(tests, self.trials)))
 
     def _tests(self, depth: float) -> list[Points]:
         return [_some(curve.points) for curve in self.one.envelope(depth, _COARSE).absent]
 
-    @functools.cached_property
-    def _points(self) -> TradeoffCurve:
-        """Those of turned orders included.
-
-        Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
-        the rates between two of them, so curves and rates do without.
-        """
-        depth = _depth(self.trials, _USUAL)
-        turned = [found for tests in self._tests(depth) for found in _turned_orders(tests, self.trials)]
-        return Envelope((*self._attack(depth).absent, *turned)).hull()
+    @property
+    def _scored(self) -> TradeoffCurve:
+        return self._attack(_depth(self.trials, _USUAL)).hull()
 
     @functools.cached_property
     def _directed(self) -> list[Points]:
@@ -237,20 +194,23 @@ class SelectionAttack(Bound):
         return tuple(best_order(tests, self.trials, epsilon) for tests in self._directed)
 
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
-        """Read off the attack; the order that shows most at one epsilon shows a larger one, until it is the best."""
-        found = self._points.epsilon(delta)
+        """Read off the attack; every order shows an epsilon, and its delta tells where to look for the next one."""
+        found = at = self._scored.epsilon(delta)
         for _ in range(_ORDERS_TRIED):
-            before = found
-            if math.isfinite(found):
-                found = max([found, *(shown.epsilon(delta) for shown in self._ordered(found))])
-            if not found > before * (1.0 + 0.01 * tolerance):
+            if not at < _LARGEST:
+                break
+            orders = self._ordered(at)
+            found = max([found, *(shown.epsilon(delta) for shown in orders)])
+            further = max((at + shown.step(at, delta) for shown in orders), default=0.0)
+            before, at = at, further if further > found else 0.5 * (found + at)
+            if abs(at - before) <= 0.1 * tolerance * at:
                 break
         return BoundValue(found, self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> BoundValue:
         """Read off the attack."""
         shown = [shown.delta(epsilon) for shown in self._ordered(epsilon)] if epsilon < _LARGEST else []
-        return BoundValue(max([float(self._points.delta(epsilon)), *shown]), self.evidence())
+        return BoundValue(max([float(self._scored.delta(epsilon)), *shown]), self.evidence())
 
     def renyi(self, order: float) -> BoundValue:
         """No attack is claimed."""
@@ -262,16 +222,25 @@ class SelectionAttack(Bound):
 
     def evidence(self) -> Evidence:
         """The likelihood-ordered test."""
+        one = self.one.evidence()
         text = (
             "Every trial is scored by its likelihood ratio, by its reciprocal, or in an order that ranks outcomes of "
             "large and of small ratio before those between, whichever shows most; claim the record when the released "
-            f"outcome is one of large ratio. One trial: {self.one.evidence().statement}"
+            f"outcome is one of large ratio. One trial: {one.statement}"
         )
-        return Evidence.of(Kind.TEST, _PROFILE, text)
+        return applied_to(Evidence.of(Kind.TEST, _PROFILE, text), one)
 
 
 def selected(one: Bounds, trials: Trials) -> Bounds:
-    """The best of a random number of trials of `one`."""
+    """The bounds of releasing the best of a random number of trials.
+
+    Args:
+        one: bounds of one trial.
+        trials: how many are run.
+
+    Returns:
+        Proof and attack of what is released, for the neighbors of one trial.
+    """
     return Bounds(SelectionProof(one.upper.alone, trials), SelectionAttack(one.lower.alone, trials))
 
 
@@ -281,79 +250,36 @@ def _some(points: Points) -> Points:
     return points if len(points.alpha) <= _TESTS else points.take(places)
 
 
-def _turned_orders(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
-    """LOWER curves through the points of turned orders, in both directions."""
-    alpha, miss, alpha_c, power = _tests_of(tests)
-    worth = _worth(tests)
-    turned = _turned(trials, (alpha, alpha_c), (power, miss), worth)
-    mirrored = _turned(trials, (miss, power), (alpha_c, alpha), worth)
-    return _shown(*turned), _mirrored(*mirrored)
-
-
-def _scored(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
+def _both_scores(tests: Points, trials: Trials) -> tuple[TradeoffCurve, ...]:
     """The LOWER curves when trials are scored by the likelihood ratio, and by its reciprocal."""
     alpha, miss, alpha_c, power = _tests_of(tests)
     down = 1.0 - 1e-11
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
-    fp, tp = _wrongly(trials, 0.0, alpha), trials.missed(power) * down
+    fp, tp = _wrongly(trials, alpha), trials.missed(power) * down
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
-    least_miss, least_true = _wrongly(trials, 0.0, miss), trials.missed(alpha_c) * down
+    least_miss, least_true = _wrongly(trials, miss), trials.missed(alpha_c) * down
     return _shown(fp, tp), _mirrored(least_miss, least_true)
 
 
 def _shown(wrong: FloatArray, right: FloatArray) -> TradeoffCurve:
     """The LOWER curve of tests with these false positive rates and powers."""
-    return _hull(Points(wrong, 1.0 - right, 1.0 - wrong, right))
+    return _curve_of(Points(wrong, 1.0 - right, 1.0 - wrong, right))
 
 
 def _mirrored(misses: FloatArray, true: FloatArray) -> TradeoffCurve:
     """The LOWER curve of tests that claim "absent", by their errors in the roles that they have seen from there."""
-    return _hull(Points(1.0 - true, misses, true, 1.0 - misses))
+    return _curve_of(Points(1.0 - true, misses, true, 1.0 - misses))
 
 
-def _hull(tests: Points) -> TradeoffCurve:
-    """The LOWER curve of many tests: of those that the curve of a few of them does not beat, and of these few."""
-    few = np.zeros(len(tests.alpha), dtype=np.bool_)
-    few[::_EVERY] = True
-    rough = _through(tests, few)
-    # The smaller of both rates has all digits; leaving out a test too many shows less, never more.
-    most = np.interp(tests.alpha, rough.alpha, rough.beta_c) * (1.0 - 1e-12)
-    least = np.interp(tests.alpha_c, rough.alpha_c[::-1], rough.beta[::-1]) * (1.0 + 1e-12)
-    return _through(tests, few | np.where(tests.beta > 0.5, tests.beta_c > most, tests.beta < least))
-
-
-def _through(tests: Points, some: BoolArray) -> TradeoffCurve:
-    alpha, miss, alpha_c, power = tests.take(np.flatnonzero(some))
+def _curve_of(tests: Points) -> TradeoffCurve:
+    """The LOWER curve of many tests."""
+    alpha, miss, alpha_c, power = tests
     return TradeoffCurve.from_tests(alpha, power, alpha_c, miss, side=Side.LOWER)
 
 
-def _turned(
-    trials: Trials, wrong: tuple[FloatArray, FloatArray], right: tuple[FloatArray, FloatArray], worth: BoolArray
-) -> tuple[FloatArray, FloatArray]:
-    """False positive rates and powers of orders that are turned.
-
-    `wrong` and `right` are both errors' tests with their complements; `worth`: which may be S.
-
-    Outcomes that some test A does not claim come first; those that A claims and a smaller test S does not, last; what
-    is claimed is S, between them. The tests of a curve may be taken as those of one statistic, which lie in each other:
-    whatever leaks at least as much as the curve can be mapped at random to atoms that have exactly this curve
-    (Blackwell; Dong, Roth and Su 2022, Theorem 2.10), and a trial may be scored by its atom.
-    """
-    up, down = 1.0 + 1e-11, 1.0 - 1e-11
-    (fp, unclaimed), (tp, missed) = wrong, right
-    order = np.argsort(fp, kind="stable")
-    places = np.unique(order[np.minimum(np.searchsorted(fp[order], _TURNED), len(order) - 1)])
-    rates, powers = [], []
-    for place in places:
-        inner = worth & (fp <= fp[place]) & (tp <= tp[place])
-        rates.append(_wrongly(trials, float(unclaimed[place]) * down, fp[inner]))
-        powers.append(trials.within(missed[place] * up, tp[inner]) * down)
-    return np.concatenate(rates), np.concatenate(powers)
-
-
-def _wrongly(trials: Trials, below: float, mass: FloatArray) -> FloatArray:
-    """At least the chance that the best trial is one of a set of this mass, above outcomes of mass 1 - `lower`."""
-    found = np.minimum(trials.within(below, mass) * (1.0 + 1e-11), 1.0)
+def _wrongly(trials: Trials, mass: FloatArray) -> FloatArray:
+    """At least the chance that one of the trials is in a set of this mass."""
+    found = np.minimum(trials.missed(mass) * (1.0 + 1e-11), 1.0)
     return np.asarray(np.where(mass > 0.0, np.maximum(found, _MOST_NOISE), found))
 
 
@@ -375,15 +301,3 @@ def _shares(breakpoints: int) -> FloatArray:
     """Where, between two breakpoints, the points of `_between` lie; the first is a breakpoint itself."""
     count = max(2, _FINE // breakpoints)
     return np.unique(np.concatenate((np.geomspace(1e-6, 0.5, count), 1.0 - np.geomspace(1e-6, 0.5, count), [0.0])))
-
-
-def _worth(points: Points) -> BoolArray:
-    """Which points of `_between` gain something: breakpoints, and those between two that are apart in some column.
-
-    A rate e^-x shows an epsilon of about x, so the larger x is, the less a share of the rate matters.
-    """
-    columns = np.stack(points)
-    larger = np.maximum(columns[:, :-1], columns[:, 1:])
-    close = _CLOSE * (1.0 - np.log(np.maximum(larger, 1e-300)) / 30.0) * larger
-    apart = np.any(np.abs(np.diff(columns)) > close, axis=0)
-    return np.append((apart[:, None] | (_shares(columns.shape[1]) == 0.0)).ravel(), True)

@@ -9,9 +9,10 @@ with false positive rate alpha has false negative rate at least f_g(alpha), wher
 (Dong, Roth, Su 2022, Theorem 2.14; the same direction of every step, so a symmetric f serves both orders). On profiles:
 D_(k l)(P||R) <= D_k(P||Q) + k D_l(Q||R), and f_g is the best of all ways to split e^epsilon.
 
-From below, all but one of the unit's records do nothing: where they are zeroed out or removed they have gradient zero
-before as well, so what is shown is an attack on one record in which all other gradients are zero (others that oppose it
-would miss the unit's own). Where records are allocated, another attack adds up the sums of an epoch, which all of the
+From below, one record of the unit is attacked. Where all other gradients are zero in that attack, those of the unit's
+other records are too. Where the others oppose the record, the unit has no other record: the guarantee is about units of
+*up to* g. (One that had, of gradient zero, would be missed: each of its records takes the place of one that opposes.)
+Where records are allocated, another attack adds up the sums of an epoch, which all of the
 unit's records move together (`calipers.samplers.allocated.summed_unit`), and another one weighs its batches by how many
 of the records each may hold (`calipers.pld.subsampling.equal_unit`).
 
@@ -25,7 +26,7 @@ Allocations that are rare count as telling the datasets apart: their probability
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,7 +36,8 @@ from calipers.citations import implements
 from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.measure.bounds import Bound, BoundValue, MaximumBound, TradeoffBound
+from calipers.measure.bounds import Bound, BoundValue, TradeoffBound, applied_to
+from calipers.measure.competing import MaximumBound
 from calipers.memoize import memoize
 from calipers.numerics.types import FloatArray
 from calipers.pld.core.allocated_unit import AllocatedUnit
@@ -144,19 +146,25 @@ class GroupedProof(TradeoffBound):
 
     def evidence(self) -> Evidence:
         """Group privacy, and what it starts from."""
+        one = self.single.evidence()
         text = (
             f"Group privacy: a {self.unit} of up to {self.records} records is changed one record at a time, and the "
             f"trade-off curve of one record is composed {self.records} times. For one record: "
-            f"{self.single.evidence().statement}"
+            f"{one.statement}"
         )
-        return Evidence.of(Kind.NUMERICAL, "dong2022:thm2.14", text)
+        return applied_to(Evidence.of(Kind.NUMERICAL, "dong2022:thm2.14", text), one)
 
 
 @dataclass(frozen=True)
 class OneOfUnit(MaximumBound):
-    """An attack on one record of a unit whose other records do nothing: `parts` is that attack alone."""
+    """An attack on one record of a unit: `parts` is that attack alone.
+
+    `others_zero`: all other gradients are zero in it, so that the unit may have other records, of gradient zero.
+    Elsewhere the unit has one record.
+    """
 
     unit: str
+    others_zero: bool
 
     @memoize
     def epsilon(self, delta: float, tolerance: float) -> BoundValue:
@@ -166,11 +174,17 @@ class OneOfUnit(MaximumBound):
     def best(self, found: Sequence[BoundValue]) -> BoundValue:
         """That of one record."""
         value, shown = super().best(found)
-        text = f"All records of the {self.unit} but one have gradient zero. {shown.statement}"
+        whose = f"All gradients but those of one record of the {self.unit} are zero."
+        text = f"{whose if self.others_zero else f'The {self.unit} has one record.'} {shown.statement}"
         return BoundValue(value, replace(shown, statement=text))
 
+    def leading(self, shown: Callable[[Bound], float]) -> Bound:
+        """The same of the attack on one record that counts."""
+        (one,) = self.parts
+        return replace(self, parts=(one.leading(shown),))
+
     def evidence(self) -> Evidence:
-        """The attack on one record, the others doing nothing."""
+        """The attack on one record, and what the unit's others are."""
         return self.best([BoundValue(0.0, super().evidence())]).evidence
 
 

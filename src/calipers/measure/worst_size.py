@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from calipers.bracket import Bracket
 from calipers.errors import InputError
 from calipers.measure.divided import divided_attack
-from calipers.measure.divisors import SIZE, divisor_of, public_because
+from calipers.measure.divisors import SIZE, public_because
 from calipers.measure.routes import measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.run_fields import divisor_of
 from calipers.samplers import scheme_of
 
 _MEASURED, _MOST_NARROW = 4, 2
@@ -43,8 +44,8 @@ class WorstSize:
         """The finding in words."""
         return (
             f"A guarantee has to hold for every dataset size: of sizes {self.smallest} to {self.largest}, N = "
-            f"{self.dataset_size} is the worst of {len(self.measured)} {self.what} measured, with "
-            f"epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
+            f"{self.dataset_size} is the worst of {len(self.measured)} {self.what} measured (the rate and the steps "
+            f"stay), with epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
             f"delta = {setting(self.delta)}."
         )
 

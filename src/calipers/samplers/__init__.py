@@ -81,22 +81,51 @@ def __getattr__(name: str) -> object:
 
 @functools.cache
 def scheme_named(name: str) -> Scheme:
-    """The scheme of a registered sampler."""
+    """The scheme of a registered sampler.
+
+    Args:
+        name: one of `SAMPLERS`.
+
+    Returns:
+        What depends on how it draws batches; one object for all runs.
+    """
     module, kind = _SCHEMES[name].split(".")
     scheme: Scheme = getattr(import_module(f"calipers.samplers.{module}"), kind)()
     return scheme
 
 
 def scheme_of(run: RunFields) -> Scheme:
-    """The scheme of a run's sampler."""
+    """The scheme of a run's sampler.
+
+    Args:
+        run: any run.
+
+    Returns:
+        `scheme_named` of its sampler.
+    """
     return scheme_named(run.sampler)
 
 
 def having(key: str) -> tuple[str, ...]:
-    """The samplers to which a key of a run means something."""
+    """The samplers to which a key of a run means something.
+
+    Args:
+        key: a key of a run, such as "batch_size".
+
+    Returns:
+        Their names; none for a key that all samplers have.
+    """
     return OWN_KEYS.get(key, ())
 
 
 def only_for(key: str, meaning: str) -> str:
-    """What a key means, behind the samplers that have it."""
+    """What a key means, behind the samplers that have it.
+
+    Args:
+        key: a key that only some samplers have.
+        meaning: in words.
+
+    Returns:
+        "shuffle, balls-and-bins: ..."
+    """
     return f"{', '.join(having(key))}: {meaning}"

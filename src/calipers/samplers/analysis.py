@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound=AnyPair, covariant=True)
 
 KNOWN_TIME = "The record takes part in"
-SEEN_ALONE = (
-    "The record's clipped gradient is the same unit vector in every step, its replacement's (if there is one) the "
-    "opposite, and all other gradients are zero, so each participation attains exactly this pair."
-)
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,10 @@ def known_release(
 
 def known_times(run: RunFields, count: int) -> Analysis:
     """A record whose participations are all at known times: `count` plain Gaussians."""
-    return closed(release(run.largest_shift), count, "dong2022:cor3.3+cor2.13", KNOWN_TIME, SEEN_ALONE)
+    played = "The record's clipped gradient is u, a unit vector, in every step"
+    played += ", that of its replacement -u" if run.adjacency == "substitute" else ""
+    description = f"{played}, and all other gradients are zero, so each participation attains exactly this pair."
+    return closed(release(run.largest_shift), count, "dong2022:cor3.3+cor2.13", KNOWN_TIME, description)
 
 
 Configurations = tuple[FloatArray, FloatArray, FloatArray]
@@ -210,11 +209,13 @@ class Scheme(ABC):
             )
 
     def rounds(self, run: RunFields) -> int:
-        """Batches after which the sampler starts afresh: one epoch, or one step where nothing ties steps together.
+        """Batches after which the sampler starts afresh: one step where nothing ties steps together, an epoch, or all.
 
         The same number as `law().rounds` of the class that draws: a training refuses its sampler where they differ.
         """
-        return 1 if self.stepwise else run.steps_per_epoch
+        if self.stepwise:
+            return 1
+        return run.steps_per_epoch if self.whole_epochs else run.total_steps
 
     def counterpart(self, run: RunFields) -> dict[str, object]:
         """The keys that turn a run of another sampler into one of this, drawing as many records as often."""
@@ -235,6 +236,14 @@ class Scheme(ABC):
     def neighbors(self, run: RunFields, unit: str) -> str | None:
         """What neighbors differ by, where the adjacency's own words would say more than is proven."""
         return None
+
+    def hides_batches(self, run: RunFields) -> bool:
+        """Whether who is in which batch is drawn at random, and has to stay secret."""
+        return run.rate < 1.0
+
+    def counted(self, run: RunFields) -> tuple[str, ...]:
+        """Which of 'adding' and 'removing' a unit changes the number of batches, so that anybody can tell it."""
+        return ()
 
     def check_neighbors(self, run: RunFields) -> None:  # noqa: B027  # most samplers have them all
         """Raise `UnsupportedError` where the run has no neighbors of the adjacency it names."""
@@ -287,6 +296,10 @@ class Scheme(ABC):
         """How numbers that follow from the dataset size were read, under add-remove adjacency."""
         return ()
 
+    def taken_as_public(self, run: RunFields) -> tuple[str, ...]:
+        """The numbers that a neighboring dataset may have another one of, and that no key says are public."""
+        return ()
+
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """What to change so that less is shown, or more is proven: a sentence, and the keys of the run."""
         return ()
@@ -325,6 +338,20 @@ def sizes_of(run: RunFields) -> tuple[int, int]:
     if run.sizes is None:
         raise InputError(f"sampler={run.sampler!r} draws batches of a given size; give dataset_size and batch_size.")
     return run.sizes
+
+
+def batches_of_neighbors(run: RunFields) -> tuple[int, int, int]:
+    """floor(N/B) of the smaller neighbor, of the dataset itself, and of the larger one."""
+    size, batch = sizes_of(run)
+    return (size - run.records_per_unit) // batch, size // batch, (size + run.records_per_unit) // batch
+
+
+def moved_numbers(run: RunFields, rate: bool) -> tuple[str, ...]:
+    """Of the numbers that `read_as_public` names those that one record, or unit, more or fewer moves."""
+    if run.sizes is None:
+        return ()
+    steps = run.epochs is not None and len(set(batches_of_neighbors(run))) > 1
+    return (*["rate"] * rate, *["number of steps"] * steps)
 
 
 def read_as_public(run: RunFields, rate: bool) -> tuple[str, ...]:

@@ -35,7 +35,15 @@ from calipers.samplers.allocated import (
     weighed_unit,
     whole_epochs_of,
 )
-from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Scheme, known_times
+from calipers.samplers.analysis import (
+    Analysis,
+    Attack,
+    AuditedSums,
+    Configurations,
+    Scheme,
+    batches_of_neighbors,
+    known_times,
+)
 from calipers.samplers.draws import permuted, sliced, throw
 from calipers.samplers.law import Sampler, SamplerLaw
 from calipers.samplers.units import binomial_shifts
@@ -155,23 +163,41 @@ class BallsAndBinsScheme(Scheme):
         """Independence is what makes the pair exact."""
         if run.reshuffle == "once":
             return (
-                "Every record is drawn into one batch once and sits in it in every epoch, so the bounds agree, and are "
-                "those of a single epoch at noise sigma / sqrt(epochs). Thrown anew every epoch (reshuffle = "
+                "Every record is drawn into one batch once and sits in it in every epoch: all epochs together show "
+                "what a single one at noise sigma / sqrt(epochs) does. Thrown anew every epoch (reshuffle = "
                 "'every-epoch') records are hidden far better.",
             )
+        attained = run.adjacency != "substitute" and run.records_per_unit == 1
+        reached = ", so the bounds agree: the attack reaches what is proven" if attained else ""
         return (
-            "Every record is drawn into one batch of the epoch independently of all others, so the bounds agree: the "
-            "attack reaches what is proven. A loader that shuffles and cuts equal batches is not "
-            "this sampler.",
+            f"Every record is drawn into one batch of the epoch independently of all others{reached}. A loader that "
+            "shuffles and cuts equal batches is not this sampler.",
         )
 
     def derived(self, run: RunFields) -> tuple[str, ...]:
         """The number of batches follows from the dataset size."""
+        if run.sizes is None:
+            return ()
+        (size, batch), (fewer, now, more) = run.sizes, batches_of_neighbors(run)
+        records = "one record" if run.records_per_unit == 1 else f"{run.records_per_unit:,} records"
+        if fewer == now == more:
+            return (
+                f"The number of batches floor(N/B) = {now:,} is the same with {records} fewer or more, also in a loop "
+                "that computes it from its dataset.",
+            )
+        parts = f"{size:,} = {now:,} x {batch:,}" if size % batch == 0 else f"{size:,} records make {now:,} batches"
+        changed = [f"{other:,} with {records} {word}" for other, word in ((fewer, "fewer"), (more, "more"))]
+        moved = " and ".join(text for text, other in zip(changed, (fewer, more), strict=True) if other != now)
         return (
-            f"The number of batches floor(N/B) = {run.steps_per_epoch:,} is read as a public number, the same for both "
-            "neighbors. A loop that computes it from its dataset changes it where N crosses a multiple of B, and is "
-            "not covered there.",
+            f"The number of batches, {now:,}, is taken to be a fixed public number, the same for both neighbors. Here "
+            f"{parts}: a loop that computes it from its dataset takes {moved}, and then no proof for adding or "
+            "removing a record holds.",
         )
+
+    def taken_as_public(self, run: RunFields) -> tuple[str, ...]:
+        """The number of batches, where one record moves it."""
+        moves = run.sizes is not None and len(set(batches_of_neighbors(run))) > 1
+        return ("number of batches",) if moves else ()
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """Throw anew."""

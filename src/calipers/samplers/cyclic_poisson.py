@@ -20,7 +20,7 @@ from calipers.domains import COUNT, POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.run_fields import RunFields
-from calipers.samplers.analysis import Analysis, Scheme, read_as_public
+from calipers.samplers.analysis import Analysis, Scheme, moved_numbers, read_as_public
 from calipers.samplers.draws import bernoulli_indices
 from calipers.samplers.law import Sampler, SamplerLaw
 from calipers.samplers.units import sampled_unit
@@ -89,10 +89,6 @@ class CyclicPoissonScheme(Scheme):
                 "lower batch_size or cycle."
             )
 
-    def rounds(self, run: RunFields) -> int:
-        """The whole run."""
-        return run.total_steps
-
     def counterpart(self, run: RunFields) -> dict[str, object]:
         """Two groups: the same records half as often, at twice the rate."""
         rate = {} if run.sample_rate is None else {"sample_rate": min(1.0, 2.0 * run.mean_rate)}
@@ -124,3 +120,7 @@ class CyclicPoissonScheme(Scheme):
     def derived(self, run: RunFields) -> tuple[str, ...]:
         """The rate, and the steps of so many epochs."""
         return read_as_public(run, rate=True)
+
+    def taken_as_public(self, run: RunFields) -> tuple[str, ...]:
+        """The same, where one record moves them."""
+        return moved_numbers(run, rate=True)

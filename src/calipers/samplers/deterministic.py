@@ -76,6 +76,10 @@ class DeterministicScheme(CutScheme):
             return super().why_zero_out(run)
         return "in a fixed order one record more or fewer moves all later ones"
 
+    def hides_batches(self, run: RunFields) -> bool:
+        """Positions are known."""
+        return False
+
     def batches(self, run: RunFields) -> str:
         """In words."""
         return "batches in a fixed order ({batches})"
@@ -112,7 +116,7 @@ class DeterministicScheme(CutScheme):
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """Draw."""
-        text = "Draw the batches at random: a fixed order hides nothing about when a record is used."
+        text = "Draw batches by sampler = 'balls-and-bins': a fixed order does not hide when a record is used."
         return ((text, {"sampler": "balls-and-bins"}),)
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
@@ -137,9 +141,11 @@ def _moved_up(run: RunFields) -> Analysis:
     keep = run.last_batch == "keep"
     full = batches_of(larger, run.batch_size, keep) - keep
     squares = sum(count * (4 * min(steps, full) + (steps > full)) for steps, count in run.epoch_parts)
+    last, heads = (", and the kept last one by one", "batches") if keep else ("", "batches and of the remainder")
     description = (
-        "The record is the first of all, and the first records of the batches have gradients of alternating sign along "
-        "a unit vector, all others zero, so every batch sum moves by 2 as the records move up by one place."
+        f"The record is the first of all. The clipped gradients of the first records of successive {heads}, "
+        "its own first, alternate u, -u, a unit vector, and all others are zero: as the records move up by one place, "
+        f"every full batch sum moves by two clipping norms{last}."
     )
     shift = math.sqrt(squares) / run.noise_multiplier
     reason = "All records behind the one that is added or removed move by one place, so that every batch sum changes:"

@@ -94,13 +94,13 @@ class EqualBatches(Sampler):
 
 ADD_REMOVE, _WITH_LAST, _ONE_ORDER = "calipers:add-remove", "calipers:add-remove-kept", "calipers:add-remove-once"
 _HIDDEN = (
-    "Adding or removing a record changes one hidden batch of an epoch: the record takes the place of a random member, "
-    "which goes to the dropped remainder, so this one sum moves by up to twice the clipping norm"
+    "In an epoch the record is itself in the dropped remainder, or takes the place of a random member of one hidden "
+    "batch, whose sum moves by up to twice the clipping norm"
 )
 _KEPT = (
-    "Adding or removing a record changes one hidden batch of an epoch, whose sum moves by up to twice the clipping "
-    "norm as the record takes a member's place, and it changes the size of the last batch, whose sum moves by up to "
-    "the clipping norm"
+    "In an epoch the record is itself in the last batch, or takes a member's place in one hidden batch, whose sum "
+    "moves by up to twice the clipping norm; and it changes the size of the last batch, whose sum moves by up to the "
+    "clipping norm"
 )
 _OPPOSED = (
     "The record's clipped gradient is u, a unit vector, and all others are -u, so a batch sums to -B along u, or to "
@@ -135,7 +135,14 @@ def batches_of(size: int, batch_size: int, keep: bool) -> int:
 
 
 def size_neighbors(run: RunFields) -> SizeNeighbors | None:
-    """The neighbors of a run whose batches are cut from an order, or None where its sizes are not known."""
+    """The neighbors of a run whose batches are cut from an order.
+
+    Args:
+        run: of a sampler that cuts batches of a fixed size.
+
+    Returns:
+        Which neighboring datasets have as many steps, or None where the run's sizes are not known.
+    """
     if run.sizes is None:
         return None
     (size, batch), records, keep = run.sizes, run.records_per_unit, run.last_batch == "keep"
@@ -295,6 +302,13 @@ class CutScheme(Scheme):
             return None
         found = size_neighbors(run)
         return None if found is None or found.both else neighbor_words(run, found, unit)
+
+    def counted(self, run: RunFields) -> tuple[str, ...]:
+        """Known from the sizes; the isolated view does not see how many batches there are."""
+        found = size_neighbors(run)
+        if found is None or run.view == "isolated":
+            return ()
+        return (*["adding"] * (not found.adding), *["removing"] * (not found.removing))
 
     def check_neighbors(self, run: RunFields) -> None:
         """Refuse add-remove where both change the number of steps."""

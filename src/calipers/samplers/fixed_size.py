@@ -40,6 +40,7 @@ from calipers.samplers.analysis import (
     Proof,
     Scheme,
     closed,
+    moved_numbers,
     read_as_public,
     sizes_of,
 )
@@ -101,7 +102,7 @@ PROVEN = (
 def displacement_description(run: RunFields) -> str:
     """Everybody's gradients."""
     instead = {"add-remove": "", "zero-out": ", zero once zeroed out", "substitute": ", -u once replaced"}
-    other = "" if run.adjacency == "add-remove" else " (or every gradient is -u, where that shows more)"
+    other = " (or every gradient is -u, where that shows more)" if run.adjacency == "zero-out" else ""
     return (
         f"{all_of(run)}{instead[run.adjacency]}, all others are -u{other}, so a batch sums to -B along u except where "
         "the record has displaced another one; the score of a step is its log likelihood ratio."
@@ -134,6 +135,10 @@ class FixedSizeScheme(Scheme):
     def derived(self, run: RunFields) -> tuple[str, ...]:
         """The steps of so many epochs; B of however many there are is no rate of its own."""
         return read_as_public(run, rate=False)
+
+    def taken_as_public(self, run: RunFields) -> tuple[str, ...]:
+        """The same, where one record moves them."""
+        return moved_numbers(run, rate=False)
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """Coins."""
@@ -261,6 +266,10 @@ class WithReplacementScheme(FixedSizeScheme):
         """One pair where a record is added or removed; else the worst of either order, and the attacks."""
         size, batch = sizes_of(run)
         return several_places(run, binomial_shifts(batch, run.records_per_unit / size, 1.0 / run.noise_multiplier))
+
+    def hides_batches(self, run: RunFields) -> bool:
+        """Places are drawn, also where there are as many as records."""
+        return True
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What displacement costs, and that a record may come several times."""

@@ -90,6 +90,29 @@ LEAST_LOG_WEIGHT = -45.0
 """Batch sizes less likely than e^-45 are left out of an enumeration."""
 
 
+REPLACED_LOADERS = (
+    "Opacus shuffles only with poisson_sampling=False; by default it puts a loader that draws Poisson batches (sampler "
+    "= 'poisson') in the place of yours, whether that one shuffles or not."
+)
+"""What a reader of a shuffled run should know, who may have executed another."""
+
+
+_MOVING = "describe it with derived_rate = 'moving'"
+_COUNTED = (
+    " and, only if their number is public, steps instead of epochs (if that number moves too, no epsilon is finite)"
+)
+_OF_SEVERAL = "nothing is then proven for adding or removing a unit of several records"
+
+
+def coins_text(divided: bool) -> str:
+    """To draw Poisson batches instead of shuffled ones; `divided`: by a number that would then depend on the data."""
+    constant = ", and divide by a public constant" if divided else ""
+    return (
+        "Let every record enter every batch by its own coin, at the rate B/N (sampler = 'poisson')"
+        f"{constant}: N / B steps per epoch, rounded down; batches vary in size."
+    )
+
+
 class PoissonScheme(Scheme):
     """Independent coins."""
 
@@ -111,14 +134,15 @@ class PoissonScheme(Scheme):
             return ()
         return (
             f"An epoch is counted as floor({run.dataset_size:,}/{run.batch_size:,}) = {batches:,} steps; a loop that "
-            f"takes {batches + 1:,} steps per epoch at this rate leaks more: give steps for it. (Opacus takes "
-            f"{batches + 1:,} at the rate 1/{batches + 1:,}, with drop_last=True {batches:,} at 1/{batches:,}: "
-            "Run.from_opacus.)",
+            f"takes {batches + 1:,} steps per epoch at this rate leaks more: give steps for it. Opacus has a "
+            f"rate and steps of its own, near 1/{batches + 1:,} (with drop_last=True 1/{batches:,}): Run.from_opacus "
+            "has them.",
         )
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        own = ", computed from the dataset's own size" if run.derived_rate == "moving" else ""
+        moving = run.derived_rate == "moving" and run.dataset_size is not None
+        own = f", computed from the dataset's own size, N = {run.dataset_size:,}" if moving else ""
         return f"Poisson batches (each record enters each batch with probability {{rate}}{own})"
 
     def analyze(self, run: RunFields) -> Analysis:
@@ -128,8 +152,8 @@ class PoissonScheme(Scheme):
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """The guarantee belongs to coins, not to shuffling."""
         return (
-            "The upper bound holds only if batches were drawn by Poisson sampling, every record independently in "
-            "every step. If the data were shuffled, say sampler = 'shuffle'.",
+            "Both bounds hold only for batches drawn by Poisson sampling, every record independently in every step. If "
+            "the data were shuffled (in Opacus only with poisson_sampling=False), say sampler = 'shuffle'.",
         )
 
     def derived(self, run: RunFields) -> tuple[str, ...]:
@@ -141,11 +165,12 @@ class PoissonScheme(Scheme):
                 "the same for both.",
             )
         counted = run.epochs is not None
+        remedy = _OF_SEVERAL if run.records_per_unit > 1 else _MOVING + _COUNTED * counted
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
             f"The rate B/N = {run.batch_size:,}/{run.dataset_size:,}{steps} {'are' if counted else 'is'} read as "
             "public, the same for both neighbors. A script that computes the rate from the size of its dataset has "
-            "another rate on the neighboring dataset: describe it with derived_rate = 'moving'.",
+            f"another rate on the neighboring dataset: {remedy}. Opacus computes other numbers: Run.from_opacus.",
         )
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
@@ -161,8 +186,6 @@ class PoissonScheme(Scheme):
 
     def crowd(self, sums: AuditedSums, epochs: int, rng: np.random.Generator) -> FloatArray:
         """Successes among the others' coins: one long row of coins, cut into pieces."""
-        from calipers.samplers.draws import bernoulli_indices
-
         heads = bernoulli_indices(epochs * sums.others, sums.sample_rate, rng)
         return np.bincount((heads // sums.others).astype(np.intp), minlength=epochs).astype(np.float64)
 

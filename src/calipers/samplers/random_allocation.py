@@ -126,10 +126,6 @@ class RandomAllocationScheme(Scheme):
                 f"sample_rate={said:g}; leave it out."
             )
 
-    def rounds(self, run: RunFields) -> int:
-        """The whole run."""
-        return run.total_steps
-
     def counterpart(self, run: RunFields) -> dict[str, object]:
         """As many participations as epochs."""
         steps = run.total_steps
@@ -175,15 +171,14 @@ class RandomAllocationScheme(Scheme):
 def _attack(run: RunFields, factors: tuple[tuple[AttainedPair, int], ...]) -> Attack:
     replaced = run.adjacency == "substitute"
     instead = ", its replacement's the opposite one," if replaced else ""
-    mean = "e_k(Y_1, ..., Y_t)"
-    score = f"log({mean} / e_k(1/Y_1, ..., 1/Y_t)) - t/(2 sigma^2)" if replaced else f"log({mean} / C(t, k))"
+    other = "e_k(1/Y_1, ..., 1/Y_t)" if replaced else "C(t, k)"
+    ratio = "exp(x_i/sigma)" if replaced else "exp(x_i/sigma - 1/(2 sigma^2))"
     description = (
         f"The record's clipped gradient is the same unit vector in every step{instead} and all other gradients are "
-        f"zero. With x_i the sum of step i along it over sigma, Y_i = exp(x_i/sigma - 1/(2 sigma^2)) and e_k the "
-        f"elementary symmetric polynomial, the score of the run is {score}; the certified figure is that of a weaker "
-        "test, a sum of log(1 + c Y_i)."
+        f"zero. With x_i the sum of step i along it over sigma, Y_i = {ratio} and e_k the elementary symmetric "
+        f"polynomial, the score of the run, its only one, is log(e_k(Y_1, ..., Y_t) / {other}); the certified figure "
+        "is that of a weaker test, a sum of log(1 + c Y_i)."
     )
-    description = description.replace(" - t/(2 sigma^2)", "") if replaced else description
     return Attack(*factors[0], STATEMENT, description, one_sided=True, additional=factors[1:])
 
 

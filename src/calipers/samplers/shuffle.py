@@ -8,7 +8,7 @@ records that are zeroed out or replaced, whose places stay theirs.
 (van Dijk and Ertan; Ertan and van Dijk).
 
 **Worst case.** With batches of fixed size the other records reveal where the differing one is. Above, two proofs
-compete: fixed batches (shuffling never leaks more, Chua et al. 2024, Theorem 4.1: given the order batches are fixed,
+compete: fixed batches (shuffling never leaks more, Chua et al. 2024, Lemma B.2: given the order batches are fixed,
 and divergences are jointly convex), and the distribution of an epoch, `calipers.pld.allocation.shuffled_epoch` where a
 remainder is not seen, `calipers.pld.allocation.full_epoch` where every record is. In an epoch inside which the run
 ends, records of the batches that did not come any more are such a remainder. Below, all other gradients are -u and the
@@ -22,9 +22,8 @@ one epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
 **A short last batch** is not looked at by the attack: a record that sits in it counts as left out. In the isolated view
 an epoch that keeps one hides a record less well than as many equal batches do, and at least as well as its full ones.
 
-**Drawing.** Algorithm S: a fresh permutation every epoch, cut into equal batches.
-
-This is what data loaders do when they are given to shuffle and to drop the last partial batch; or to keep it.
+**Drawing.** Algorithm S: a fresh permutation every epoch, cut into equal batches, as data loaders do. The last, partial
+batch is dropped or kept.
 """
 
 from __future__ import annotations
@@ -64,6 +63,7 @@ from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurat
 from calipers.samplers.draws import permuted, sliced
 from calipers.samplers.equal_batches import CutScheme, EqualBatches, added_or_removed, unchanged_steps
 from calipers.samplers.law import SamplerLaw
+from calipers.samplers.poisson import REPLACED_LOADERS, coins_text
 
 
 @implements("chua2024:alg3", "ertan2026:def3.2")
@@ -109,18 +109,19 @@ class Shuffle(EqualBatches):
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))
 
 
-FIXED, SHUFFLED, FULL_EPOCHS = "chua2024:thm4.1", "calipers:shuffled", "calipers:displaced"
-NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1), which show the record in"
+FIXED, SHUFFLED, FULL_EPOCHS = "chua2024:lemB.2", "calipers:shuffled", "calipers:displaced"
+NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Lemma B.2), which show the record in"
 _REMAINDER = (
     "Every epoch drops a remainder, or ends before all batches came, so the record that makes room for this one is not "
     "observed, and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent "
-    "worst-case terms, and by a dynamic program over what an adversary can choose from batch to batch; the smaller one "
-    "counts."
+    "worst-case terms, by a dynamic program over what an adversary can choose from batch to batch, and by fixed "
+    "batches (Chua et al. 2024, Lemma B.2); at every e^epsilon the smallest of the three counts."
 )
 _NO_REMAINDER = (
     "Every record is used in every epoch, so the record that makes room for this one is observed too, once, which "
     "hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal weights, and by "
-    "fixed batches for the small share of weight that this does not bound."
+    "fixed batches (Chua et al. 2024, Lemma B.2) for the small share of weight that this does not bound; by these "
+    "alone at every e^epsilon where they show less."
 )
 
 
@@ -137,6 +138,7 @@ class ShuffleScheme(CutScheme):
         order = {"every-epoch": ", in a new order every epoch", "once": ", in one order for all epochs"}[run.reshuffle]
         return f"shuffled batches of fixed size{order * (run.total_steps > run.steps_per_epoch)} ({{batches}})"
 
+    @implements("chua2024:lemB.2")
     def analyze(self, run: RunFields) -> Analysis:
         """Even a single batch hides a record if it may be left out of it."""
         if run.adjacency == "add-remove" and run.view == "worst-case":
@@ -199,10 +201,17 @@ class ShuffleScheme(CutScheme):
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What the order hides."""
-        return shuffled_notes(run)
+        if run.view == "isolated":
+            return (
+                "The isolated view assumes an adversary who sees only the record's own noisy contribution. One who "
+                "knows the other records of a batch of fixed size can learn where the record is: see view = "
+                "'worst-case'.",
+                REPLACED_LOADERS,
+            )
+        return (_displacement(run) if run.adjacency == "add-remove" else _hidden(run), REPLACED_LOADERS)
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
-        """Leave a record over, or throw every record by itself."""
+        """Leave a record over, throw every record by itself, or toss coins."""
         if run.view != "worst-case":
             return ()
         change: dict[str, object] = {"sampler": "balls-and-bins"}
@@ -214,7 +223,7 @@ class ShuffleScheme(CutScheme):
             f"'balls-and-bins'){', and divide by a public constant' if divided else ''}: N / B steps per epoch, "
             "rounded down, over all records; only the batch sizes vary."
         )
-        return (*_with_remainder(run), (thrown, change))
+        return (*_with_remainder(run), (thrown, change), (coins_text(divided), change | {"sampler": "poisson"}))
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Sizes; a sample rate 1/M is read as equal batches of a size that nobody said."""
@@ -310,47 +319,38 @@ def attack_description(run: RunFields) -> str:
     """Everybody's gradients, and the score of what is seen: as `_attack` computes it."""
     replaced, (size, batch) = run.adjacency == "substitute", run.sizes or (run.steps_per_epoch, 1)
     share, isolated = _full_batches(run) * batch / size, run.view == "isolated"
-    present, absent = ("mean_t U_t", "mean_t V_t")
-    if share < 1.0:
-        present, absent = "(1 - p + p mean_t U_t)", "(1 - p + p mean_t V_t)"
-    score = f"log {present}" if replaced or isolated else f"log({present} / {absent})"
+    mean = "mean_t {}_t" if share == 1.0 else "(1 - p + p mean_t {}_t)"
+    score = ("log {}" if replaced or isolated else "log({} / {})").format(mean.format("U"), mean.format("V"))
     small, large = "exp(x_t/sigma - 1/(2 sigma^2))", "exp(2 x_t/sigma - 2/sigma^2)"
     weights = f"U_t = {small if isolated else large}" + ("" if replaced or isolated else f", V_t = {small}")
     rate = "" if share == 1.0 else f", p = {share:.10g} the probability that the record is in one of these batches"
     if isolated:
-        gone = "replaced" if replaced else "zeroed out"
-        played = f"The record's clipped gradient is u, a unit vector, or zero once it is {gone}. With x_t = (what is "
-        played += "seen of batch t along u)/sigma"
+        gone, seen = "replaced" if replaced else "zeroed out", "what is seen of batch t along u"
+        played = f"The record's clipped gradient is u, a unit vector, or zero once it is {gone}."
     else:
         shown = "is u, or -u once it is replaced" if replaced else "is u, or zero once it is zeroed out"
         played = f"All other clipped gradients are -u, a unit vector, and the record's {shown}; so batches sum to -B "
-        played += "along u, except where the record is. With x_t = (sum of batch t along u + B)/sigma"
-    once = " Every batch is averaged over the epochs first: sigma is the noise of that average."
-    short = " A last, shorter batch is not looked at."
-    return (
-        f"{played} the score of {'all epochs' if run.reshuffle == 'once' else 'an epoch'} is {score}, {weights}{rate}."
-        f"{once if run.reshuffle == 'once' else ''}{short if run.last_batch == 'keep' and size % batch else ''}"
-    )
-
-
-def shuffled_notes(run: RunFields) -> tuple[str, ...]:
-    """What an honest reader must know."""
-    if run.view == "isolated":
-        return (
-            "The isolated view assumes an adversary who sees only the record's own noisy contribution. One who knows "
-            "the other records of a batch of fixed size can learn where the record is: see view = 'worst-case'.",
-        )
-    return (_displacement(run) if run.adjacency == "add-remove" else _hidden(run),)
+        played, seen = played + "along u, except where the record is.", "sum of batch t along u + B"
+    score = f"{played} With x_t = ({seen})/sigma the score of an epoch is {score}, {weights}{rate}."
+    if run.reshuffle == "once":
+        averaged = " Every batch is averaged over the epochs first: sigma is the noise of that average."
+        score = score.replace("of an epoch", "of all epochs") + averaged
+    return score + (" A last, shorter batch is not looked at." if run.last_batch == "keep" and size % batch else "")
 
 
 def _displacement(run: RunFields) -> str:
     """What really adding or removing a record shows."""
     if run.last_batch == "keep":
+        seen = (
+            "Removing a record shortens the last batch and adding one makes another, and shuffling does not hide that. "
+            "Use a batch size that does not divide N and drop the remainder (drop_last=True)"
+            if run.sizes is not None and not run.sizes[0] % run.sizes[1]
+            else "Adding or removing a record changes the size of the kept last batch in every epoch, and shuffling "
+            "does not hide that. Drop the last batch (drop_last=True)"
+        )
         return (
-            "Adding or removing a record changes the size of the kept last batch in every epoch, and shuffling does "
-            "not hide that: the run leaks at least as much as batches in a fixed order do. Drop the last batch "
-            "(drop_last=True), draw batches by balls-and-bins or Poisson sampling, or state a guarantee for zeroed-out "
-            "records (adjacency = 'zero-out'). Divisor and learning rate must be the same for both datasets."
+            f"{seen}, draw batches by balls-and-bins or Poisson sampling, or state a guarantee for zeroed-out records "
+            "(adjacency = 'zero-out'). Divisor and learning rate must be the same for both datasets."
         )
     return (
         "A record that is added to batches of fixed size takes the place of another one, so a sum moves by up to twice "
@@ -374,7 +374,7 @@ def _hidden(run: RunFields) -> str:
             "bound is that of fixed batches, which gives the record no credit for being hidden. Give both."
         )
     if run.left_over:
-        left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
+        left = f"{run.left_over:,} record{'s' * (run.left_over > 1)}"
         return (
             f"Every epoch drops a remainder of {left}. The proof puts the record in the place of one that goes to this "
             f"remainder, where no sum shows it; the attack may reach less. {_BETWEEN}"

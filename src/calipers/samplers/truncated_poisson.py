@@ -19,14 +19,12 @@ import numpy as np
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.pld.core.source import AttainedPair
-from calipers.pld.subsampling.hidden_place import hidden_place_proof
 from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.oblique import ObliqueAttack
-from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
+from calipers.pld.subsampling.truncated import hidden_place_proof, truncated_attack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 from calipers.run_fields import RunFields
-from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, read_as_public
+from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, moved_numbers, read_as_public
 from calipers.samplers.draws import distinct
 from calipers.samplers.law import SamplerLaw
 from calipers.samplers.poisson import Poisson
@@ -89,8 +87,9 @@ _MATTERS = 1e-12
 _MANY = 2000
 """So many records, for each of the unit: then records of one neighbor of the dataset are displaced, not of both."""
 _OFTEN, _COMMON, _FEW = 1e-3, 1e-2, 16
-"""Where batches are full at least so often, an attack through displaced records is tried too; from the second on, and
-with up to so many records of the unit in a batch, also one in which the others are at an angle to the record."""
+"""Where batches are full at least so often, an attack through displaced records is tried too; from the second on the
+proof that hides whether one is two records short, and, with up to so many records of the unit in a batch, an attack in
+which the others are at an angle to the record."""
 _ANGLE = 100
 """Degrees: within a tenth of the best delta of 90 to 125 degrees where a quarter to four fifths of batches are full."""
 
@@ -136,6 +135,10 @@ class TruncatedPoissonScheme(Scheme):
         first, *further = (Analysis((_proof(run, one), *_hiding(run, one)), *attacks) for one in counted)
         return replace(first, neighbors=tuple(further))
 
+    def hides_batches(self, run: RunFields) -> bool:
+        """Who is left out of a full batch is drawn too."""
+        return True
+
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What truncation does."""
         assert run.dataset_size is not None
@@ -152,6 +155,10 @@ class TruncatedPoissonScheme(Scheme):
         """The rate, and the steps of so many epochs."""
         return read_as_public(run, rate=True)
 
+    def taken_as_public(self, run: RunFields) -> tuple[str, ...]:
+        """The same, where one record moves them."""
+        return moved_numbers(run, rate=True)
+
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """A larger limit."""
         assert run.dataset_size is not None
@@ -159,7 +166,7 @@ class TruncatedPoissonScheme(Scheme):
         enough = min(run.dataset_size, math.ceil(mean + 8.0 * math.sqrt(mean) + 8.0))
         if run.max_batch_size is None or run.max_batch_size >= enough:
             return ()
-        text = f"Make room for {enough} records in a batch (max_batch_size = {enough}): then it is never full."
+        text = f"Make room for {enough} records in a batch (max_batch_size = {enough}): it is hardly ever full."
         return ((text, {"max_batch_size": enough}),)
 
 
@@ -191,32 +198,27 @@ _hidden_place = functools.lru_cache(maxsize=32)(hidden_place_proof)
 def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tuple[Attack, tuple[Attack, ...]]:
     """All others zero, of which the fewest hide least; and, of some numbers of others, those that are displaced."""
     shift, steps = 1.0 / run.noise_multiplier, run.total_steps
-    alone, *_ = _attacks(fewest, shift, run.adjacency)
-    # What the others do is not seen in the isolated view.
-    seen = [] if run.view == "isolated" else [_attacks(one, shift, run.adjacency)[1:] for one in some]
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
     description = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
+    alone = _alone(fewest, shift, run.adjacency)
     first = Attack(
         alone, steps, STATEMENT, f"{description} zero. The score of a step is its log ratio.", one_sided=True
     )
-    revealed = (
-        f"{description} -u. The score of a step is the log ratio of the sum along u.",
-        f"{description} one unit vector e at {_ANGLE} degrees to u. The score of a step is the log ratio of the sum in "
-        "their plane.",
+    # What the others do is not seen in the isolated view.
+    return first, tuple(
+        Attack(ObliqueAttack(one, shift, run.adjacency, angle), steps, STATEMENT, f"{description} {others}")
+        for one in (() if run.view == "isolated" else some)
+        for angle, others in _displaced(one)
     )
-    found = [
-        (source, how) for sources in seen for source, how in zip(sources, revealed, strict=True) if source is not None
-    ]
-    return first, tuple(Attack(source, steps, STATEMENT, how, one_sided=True) for source, how in found)
 
 
-@functools.lru_cache(maxsize=32)
-def _attacks(
-    truncation: Truncation, shift: float, adjacency: str
-) -> tuple[AttainedPair, AttainedPair | None, AttainedPair | None]:
-    """All others zero; all of them against the record; all of them at an angle to it."""
-    instead = {"add-remove": None, "zero-out": 0, "substitute": -1}[adjacency]
-    against = TruncatedAttack(truncation, shift, -1, instead)
-    often, few = truncation.truncated, len(truncation.joining) <= _FEW
-    oblique = ObliqueAttack(against, math.radians(_ANGLE)) if often >= _COMMON and few else None
-    return TruncatedAttack(truncation, shift, 0, instead).alone(), against if often >= _OFTEN else None, oblique
+def _displaced(truncation: Truncation) -> Iterator[tuple[float, str]]:
+    """Angles at which others show that they are displaced, where they often are; what they are, and the score."""
+    score = "The score of a step is the log ratio of the sum"
+    if truncation.truncated >= _OFTEN:
+        yield math.pi, f"-u. {score} along u."
+    if truncation.truncated >= _COMMON and len(truncation.joining) <= _FEW:
+        yield math.radians(_ANGLE), f"one unit vector e at {_ANGLE} degrees to u. {score} in their plane."
+
+
+_alone = functools.lru_cache(maxsize=32)(truncated_attack)

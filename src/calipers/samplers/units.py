@@ -107,7 +107,9 @@ def known_unit(run: RunFields, records: float, count: int) -> Analysis:
     batches of one epoch are put together).
     """
     source, reason = release(records * run.largest_shift), f"All records of the {run.unit_name} take part in"
-    description = f"{all_of(run)} and all other gradients are zero, so each participation attains exactly this pair."
+    opposite = ", their replacements -u," if run.adjacency == "substitute" else ""
+    description = f"{all_of(run)}{opposite} and all other gradients are zero, so each participation attains exactly "
+    description += "this pair."
     return closed(source, count, "dong2022:cor3.3+cor2.13", reason, description)
 
 

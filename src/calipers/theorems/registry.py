@@ -67,8 +67,9 @@ class Parameter:
 class Theorem:
     """A published statement and the function that evaluates it.
 
-    `reads` is the relation in one line, with the word "value" for the returned number. `at` has what the function also
-    takes and the statement fixes: several are one function, each at a place of its own.
+    `reads` is the relation in one line, in which the returned number is called as it is printed: "value" where there is
+    one, else by its name. `at` has what the function also takes and the statement fixes: several are one function, each
+    at a place of its own.
     """
 
     name: str

@@ -10,7 +10,7 @@ protocol differs:
 
 - 25,799 of the 120,000 training texts of AG News. Fewer records mean fewer batches: M is smaller, and with it
   σ = 1/sqrt(2 ln M) is larger. CIFAR-10 is whole;
-- three seeds, two in four cells of CIFAR-10; what a search for one and ten epochs chose serves for twenty-five as well.
+- three seeds; what a search for one and ten epochs chose serves for twenty-five as well.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _product(run: Run) -> Product:
     pair = NeighborPair((run,), others_in(run))
     # Where batches are large their sizes cost the most and tell the least; the pair says whether to try.
     shown = [attack for attack in pair.attacks if attack[1] == 1.0]  # the record's gradient has full length
-    return pair.product(_OPPOSITE if _OPPOSITE in shown else shown[0])
+    return Product(pair.factors(_OPPOSITE if _OPPOSITE in shown else shown[0]))
 
 
 def divisors(run: Run, present: bool) -> Divisors:
