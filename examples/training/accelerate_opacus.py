@@ -34,12 +34,12 @@ def main() -> None:
         max_grad_norm=CLIP,
         loss_reduction="sum",
     )
-    record = attach(engine, optimizer, loader, adjacency="add-remove")
+    loss = torch.nn.CrossEntropyLoss(reduction="sum")
+    record = attach(engine, optimizer, loader, loss=loss, adjacency="add-remove")
     # The loader is left as it is: prepared, it would be another loader around the same batch sampler, and `attach`
     # watches the one it was given. What Accelerate would do, moving batches to the device, is one line below.
     model, optimizer = accelerator.prepare(model, optimizer)
 
-    loss = torch.nn.CrossEntropyLoss(reduction="sum")
     for _ in range(EPOCHS):
         for inputs, targets in loader:
             inputs, targets = inputs.to(accelerator.device), targets.to(accelerator.device)

@@ -22,6 +22,7 @@ from calipers.callbacks.transformers import PrivacyBudget
 RECORDS, BATCH, EPOCHS = 1050, 100, 2
 NOISE, CLIP, RATE = 1.0, 1.0, 0.005
 EPSILON, DELTA = 4.0, 1e-5
+LOSS = torch.nn.CrossEntropyLoss(reduction="sum")
 
 
 class PrivateTrainer(Trainer):
@@ -43,7 +44,7 @@ class PrivateTrainer(Trainer):
         """
         tokens, labels = inputs
         outputs = model(input_ids=tokens)
-        loss = torch.nn.functional.cross_entropy(outputs.logits, labels, reduction="sum")
+        loss = LOSS(outputs.logits, labels)
         return (loss, outputs) if return_outputs else loss
 
 
@@ -85,9 +86,9 @@ def main() -> None:
         data_loader=DataLoader(data, batch_size=BATCH),
         noise_multiplier=NOISE,
         max_grad_norm=CLIP,
-        loss_reduction="sum",  # as the loss above: nothing is divided
+        loss_reduction="sum",  # as LOSS: nothing is divided
     )
-    record = attach(engine, optimizer, loader, adjacency="add-remove")
+    record = attach(engine, optimizer, loader, loss=LOSS, adjacency="add-remove")
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, num_train_epochs=EPOCHS, use_cpu=True, disable_tqdm=True, report_to=[],

@@ -17,6 +17,7 @@ from calipers.callbacks.lightning import PrivacyBudget
 RECORDS, BATCH, MOST_EPOCHS = 1050, 100, 20
 NOISE, CLIP, RATE = 1.0, 1.0, 0.005
 EPSILON, DELTA = 4.0, 1e-5
+LOSS = torch.nn.CrossEntropyLoss(reduction="sum")
 
 
 class Private(lightning.LightningModule):
@@ -29,7 +30,7 @@ class Private(lightning.LightningModule):
     def training_step(self, batch, _):
         """The loss is not logged: a logged loss is released without noise."""
         inputs, targets = batch
-        return torch.nn.functional.cross_entropy(self.model(inputs), targets, reduction="sum")
+        return LOSS(self.model(inputs), targets)
 
     def configure_optimizers(self):
         """Lightning calls zero_grad, backward and step on it, in this order."""
@@ -48,9 +49,9 @@ def main() -> None:
         data_loader=DataLoader(data, batch_size=BATCH),
         noise_multiplier=NOISE,
         max_grad_norm=CLIP,
-        loss_reduction="sum",  # as the loss above: nothing is divided
+        loss_reduction="sum",  # as LOSS: nothing is divided
     )
-    record = attach(engine, optimizer, loader, adjacency="add-remove")
+    record = attach(engine, optimizer, loader, loss=LOSS, adjacency="add-remove")
     trainer = lightning.Trainer(
         max_epochs=MOST_EPOCHS,
         callbacks=[PrivacyBudget(record, epsilon=EPSILON, delta=DELTA)],

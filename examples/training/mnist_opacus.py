@@ -57,9 +57,9 @@ def main() -> int:
         # A sum is not divided by anything; with "mean", the default, Opacus divides by a number that follows N.
         loss_reduction="sum",
     )
-    record = attach(engine, optimizer, loader)
-
     loss = torch.nn.CrossEntropyLoss(reduction="sum")  # a sum here too: each record by itself
+    record = attach(engine, optimizer, loader, loss=loss)
+
     for _ in range(EPOCHS):
         for images, labels in loader:
             optimizer.zero_grad()

@@ -37,7 +37,7 @@ def small(script):
 
 def watched(loop, **settings):
     """The first of the two lines."""
-    return attach(loop.engine, loop.optimizer, loop.loader, **settings)
+    return attach(loop.engine, loop.optimizer, loop.loader, **({"loss": loop.criterion} | settings))
 
 
 def test_the_run_is_what_was_configured_and_taken(small) -> None:
@@ -85,9 +85,9 @@ def test_without_a_batch_size_every_possible_one_must_agree(small) -> None:
     """
     loop = small(size=106)
     assert run_of(loop.optimizer, loop.loader, steps=5).sample_rate == 1 / 11
-    for size in (110, 107):
+    for size, advice in ((110, "of 10, had drop_last=True is not known"), (107, r"say attach\(\.\.\., batch_size")):
         full = small(size=size)
-        with pytest.raises(UnsupportedError, match=r"differs between neighbors.*say batch_size"):
+        with pytest.raises(UnsupportedError, match=f"differs between neighbors.*{advice}"):
             run_of(full.optimizer, full.loader, steps=5)
     assert run_of(full.optimizer, full.loader, steps=5, batch_size=10).sample_rate == 1 / 11
     with pytest.raises(InputError, match="batch_size=20 makes 6 batches"):

@@ -25,7 +25,7 @@ CLEAN = Run(dataset_size=1050, sample_rate=1 / 11, noise_multiplier=1.0, steps=2
 
 def watched(loop: Any, **settings: Any) -> Any:
     """The first of the two lines."""
-    return attach(loop.engine, loop.optimizer, loop.loader, **settings)
+    return attach(loop.engine, loop.optimizer, loop.loader, **({"loss": loop.criterion} | settings))
 
 
 def epsilon(*runs: Run) -> tuple[float, float]:

@@ -42,7 +42,7 @@ def noise_of(loop, sigma: float) -> None:
 def test_a_scheduler_that_changes_the_noise_pays_for_what_is_executed(script) -> None:
     """Opacus's own scheduler halves the noise: the same loop is charged the sharper step, and the number holds."""
     loop, keep = script(noise_multiplier=2.0), small()
-    record = attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=keep)
+    record = attach(loop.engine, loop.optimizer, loop.loader, loss=loop.criterion, privacy_filter=keep)
     scheduler = opacus.schedulers.StepNoise(loop.optimizer, step_size=1, gamma=0.5)
     loop.train(stop=3)
     scheduler.step()
@@ -75,7 +75,7 @@ def test_noise_between_two_steps_of_the_menu_is_charged_as_the_sharper(script) -
 def test_the_step_that_does_not_fit_is_refused_before_it_is_taken(script) -> None:
     """No parameter moves, no noise is released, the accountant is not told; a cheaper step may follow."""
     loop, keep = script(noise_multiplier=1.0), small()
-    record = attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=keep)
+    record = attach(loop.engine, loop.optimizer, loop.loader, loss=loop.criterion, privacy_filter=keep)
     keep.spend("sharp", keep.remaining["sharp"])
     assert keep.remaining["sharp"] == 0 < keep.remaining["quiet"]
     before = [parameter.detach().clone() for parameter in loop.network.parameters()]
@@ -98,7 +98,7 @@ def test_noise_that_is_not_on_the_menu_is_refused(script) -> None:
     with pytest.raises(InputError, match="not on the menu"):
         attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=small())
     loop, keep = script(noise_multiplier=2.0), small()
-    record = attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=keep)
+    record = attach(loop.engine, loop.optimizer, loop.loader, loss=loop.criterion, privacy_filter=keep)
     loop.train(stop=1)
     noise_of(loop, 0.9)
     with pytest.raises(InputError, match=r"noise multiplier 0\.9.*not on the menu"):
@@ -110,7 +110,9 @@ def test_noise_that_is_not_on_the_menu_is_refused(script) -> None:
 def test_a_rate_that_changes_while_training_is_not_paid_as_the_old_one(script) -> None:
     """The sampler draws twice as many records from the second pass on: no step of the menu has that rate."""
     loop, keep = script(noise_multiplier=2.0), small()
-    record = attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=keep, public_rate=True)
+    record = attach(
+        loop.engine, loop.optimizer, loop.loader, loss=loop.criterion, privacy_filter=keep, public_rate=True
+    )
     loop.train(stop=1)
     loop.loader.batch_sampler.sample_rate *= 2
     with pytest.raises(InputError, match=r"rate 0\.181818.*not on the menu"):
@@ -121,7 +123,7 @@ def test_a_rate_that_changes_while_training_is_not_paid_as_the_old_one(script) -
 def test_a_second_step_on_a_batch_is_refused(script) -> None:
     """The filter's steps draw afresh; a batch that is used again is no such step."""
     loop, keep = script(noise_multiplier=2.0), small()
-    record = attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=keep)
+    record = attach(loop.engine, loop.optimizer, loop.loader, loss=loop.criterion, privacy_filter=keep)
     with pytest.raises(UnsupportedError, match="one fresh batch"):
         loop.train(stop=1, repeat=2)
     assert record.steps == keep.spent["quiet"] == 1
@@ -149,7 +151,7 @@ def test_steps_before_the_filter_and_resumed_without_it_are_refused(script, tmp_
     with pytest.raises(InputError, match="1 steps were taken before, 0 of them paid"):
         attach(loop.engine, loop.optimizer, loop.loader, privacy_filter=small())
     first, keep = script(noise_multiplier=2.0), small(tmp_path / "run.filter")
-    record = attach(first.engine, first.optimizer, first.loader, privacy_filter=keep)
+    record = attach(first.engine, first.optimizer, first.loader, loss=first.criterion, privacy_filter=keep)
     first.train(stop=2)
     saved = record.state_dict()
     later = script(noise_multiplier=2.0, seed=1)
@@ -204,7 +206,7 @@ def test_a_plan_gives_the_number_of_the_longest_run(script) -> None:
 
     loop = script(noise_multiplier=2.0, accountant=accountant_class()())
     loop.engine.accountant.describe(loop.optimizer, loop.loader, planned_steps=22)
-    record = attach(loop.engine, loop.optimizer, loop.loader)
+    record = attach(loop.engine, loop.optimizer, loop.loader, loss=loop.criterion)
     loop.train(stop=4)
     longest = cp.measure(QUIET.replace(steps=22)).epsilon(DELTA)
     found = record.epsilon(DELTA)
@@ -231,7 +233,7 @@ def test_without_a_plan_every_number_names_its_condition(script) -> None:
     from calipers.adapters.opacus_accountant import accountant_class
 
     loop = script(noise_multiplier=2.0, accountant=accountant_class()())
-    record = attach(loop.engine, loop.optimizer, loop.loader, adjacency="add-remove")
+    record = attach(loop.engine, loop.optimizer, loop.loader, loss=loop.criterion, adjacency="add-remove")
     loop.train(stop=2)
     noise_of(loop, 1.0)
     loop.train(stop=1)

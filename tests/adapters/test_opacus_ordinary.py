@@ -28,7 +28,7 @@ CLEAN = Run(dataset_size=1050, sample_rate=1 / 11, noise_multiplier=1.0, steps=2
 
 def watched(loop: Any, **settings: Any) -> Any:
     """The first of the two lines."""
-    return attach(loop.engine, loop.optimizer, loop.loader, **settings)
+    return attach(loop.engine, loop.optimizer, loop.loader, **({"loss": loop.criterion} | settings))
 
 
 def epsilon(*runs: Run) -> tuple[float, float]:
@@ -152,7 +152,7 @@ def test_the_prepared_loader_of_accelerate(script) -> None:
     accelerate = pytest.importorskip("accelerate")
     loop = script()
     prepared = accelerate.Accelerator(cpu=True).prepare_data_loader(loop.loader)
-    record = attach(loop.engine, loop.optimizer, prepared)
+    record = attach(loop.engine, loop.optimizer, prepared, loss=loop.criterion)
     loop.train(2, loader=prepared)
     assert (record.why_not(), record.runs()) == ((), (CLEAN,))
 
@@ -244,8 +244,14 @@ def test_the_most_ordinary_script_has_an_answer(script) -> None:
     with pytest.warns(CalipersWarning) as seen:
         record = watched(loop)
     (warning,) = [str(each.message) for each in seen]
-    for word in ("zero-out", "public_rate=True", "loss_reduction='sum'", "reduction='sum'"):
+    for word in (
+        "zero-out",
+        "public_rate=True",
+        "batches of 100 to 111 (91 to 100 with drop_last=True)",
+        "attach(..., b",
+    ):
         assert word in warning
+    assert "loss_reduction" not in warning  # undivided sums move with the rate too
     loop.train(2)
     (run,) = record.runs()
     assert (run.adjacency, run.total_steps, run.normalization) == ("zero-out", 20, "floor")
@@ -259,13 +265,16 @@ def test_the_most_ordinary_script_has_an_answer(script) -> None:
 def test_every_record_says_what_it_rests_on(script) -> None:
     """Fixed in advance, early stopping, and the loss that nobody showed."""
     loop = script()
-    record = watched(loop)
+    record = watched(loop, loss=None)
     loop.train()
     notes = " ".join(record.measure().notes)
     assert "fixed in advance" in notes
     assert "longest run that was possible" in notes
     assert "attach was not given the criterion" in notes
-    record = watched(loop, loss=loop.criterion)
+    (unknown,) = record.why_not()
+    assert unknown.startswith("Not known: whether the criterion sums, as loss_reduction='sum' assumes.")
+    record = watched(loop)
+    assert record.why_not() == ()
     assert "not given" not in " ".join(record.conditions)
     assert record.facts["loss"] == "CrossEntropyLoss(reduction='sum')"
     assert set(record.facts["seen at"]) >= {"noise multiplier", "reduction and divisor", "clipping norm"}

@@ -12,6 +12,7 @@ from calipers.measure import measure
 from calipers.reports.answers import Questions
 from calipers.reports.html import to_html
 from calipers.reports.markdown import to_markdown
+from calipers.reports.relations import relations
 from calipers.reports.report import Report, report_measurement
 from calipers.reports.terminal import to_text
 
@@ -65,7 +66,7 @@ def test_a_pass_that_broke_off_is_said_to_be_bounded_by_another_run(script, sett
         for wrong in (
             "with DP-SGD: 1 step",
             "The run described above is",
-            "Draw the batches at random",
+            "Draw batches by sampler",
             "left out (assumed)",
         ):
             assert wrong not in text
@@ -121,3 +122,32 @@ def test_a_divisor_that_happens_to_stay_is_called_that(script) -> None:
         assert "public constant," not in text
     public = trained(script, 1, size=1055, loss_reduction="mean", adjacency="zero-out", **DEALT)
     assert public.runs()[0].normalization == "constant"
+
+
+def test_a_report_says_that_it_was_watched_and_at_which_rate_it_was_accounted(script) -> None:
+    """The accountant was given 1/11, and a batch is 100/1050 of the records: two claims, each with its rate."""
+    report = report_of(trained(script, 1, poisson_sampling=False))
+    assert report.document.verdict.startswith("Standard accounting (Poisson, rate 1/11) claims epsilon = ")
+    assert "Known from a record attached to the training (Opacus " in report.document.subject
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"size": 1000, "poisson_sampling": False, "loss_reduction": "mean"},  # the divisor follows the dataset
+        {"size": 1000, "loss_reduction": "sum"},  # so does the rate, of which nobody said that it is public
+    ],
+)
+def test_a_report_has_no_number_for_neighbors_of_which_nothing_is_proven(script, settings) -> None:
+    """The run of zeroed-out records, read for added ones, is not what was executed (32.464 was shown as proven)."""
+    record = trained(script, 1, **settings)
+    assert record.measure().runs[0].adjacency == "zero-out"
+    assert record.epsilon(DELTA, adjacency="add-remove").upper == float("inf")
+    rows = {one.adjacency: one for one in relations(record.measure(), DELTA)}
+    assert rows["add-remove"].epsilon is None
+    assert "nothing is proven" in rows["add-remove"].refused
+    asked = record.epsilon(DELTA, adjacency="substitute")
+    found = rows["substitute"].epsilon
+    assert found is not None
+    assert (found.lower, found.upper) == (asked.lower, asked.upper)
+    assert "add-remove | not proven | not proven" in texts(report_of(record))[1]

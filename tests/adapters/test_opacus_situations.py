@@ -46,7 +46,7 @@ def situation(name: str, expected: str) -> Callable[[Callable[[Any], Any]], Call
 
 
 def watched(loop: Any, **settings: Any) -> Any:
-    return attach(loop.engine, loop.optimizer, loop.loader, **settings)
+    return attach(loop.engine, loop.optimizer, loop.loader, **({"loss": loop.criterion} | settings))
 
 
 def plain(script: Any, between: Callable[[Any], None] = lambda loop: None, **settings: Any) -> tuple[Any, Truth]:

@@ -31,7 +31,7 @@ DEALT: dict[str, Any] = {"poisson_sampling": False, "loader": {"drop_last": True
 
 def watched(loop: Any, **settings: Any) -> Any:
     """The first of the two lines."""
-    return attach(loop.engine, loop.optimizer, loop.loader, **settings)
+    return attach(loop.engine, loop.optimizer, loop.loader, **({"loss": loop.criterion} | settings))
 
 
 def proven(record: Any, **reading: Any) -> tuple[float, float]:
@@ -116,7 +116,7 @@ def test_the_condition_names_learning_rates_and_weight_decay(script) -> None:
     record = watched(loop)
     loop.train()
     for said in (" ".join(record.conditions), notes(record)):
-        assert "Learning rates, weight decay" in said
+        assert "learning rates, weight decay" in said
         assert "losses on training records" in said
 
 
@@ -135,7 +135,8 @@ def test_phases_have_one_adjacency_and_say_which(script, tmp_path) -> None:
     assert any("for zeroing one record out" in reason for reason in record.why_not())
     assert "for zeroing one record out" in notes(record)
     assert [run.adjacency for run in record.runs(adjacency="add-remove")] == ["add-remove"] * 2
-    assert record.why_not(adjacency="add-remove") == ()
+    (sided,) = record.why_not(adjacency="add-remove")
+    assert sided.startswith("The numbers are for adding one record only: removing one changes the number of batches")
     first = Run(dataset_size=1050, batch_size=100, steps=10, noise_multiplier=1.0, sampler="shuffle", dimension=21)
     said = measure([run.replace(adjacency="zero-out") for run in (first, first.replace(batch_size=50, steps=21))])
     assert proven(record) == (said.epsilon(DELTA).lower, said.epsilon(DELTA).upper)
@@ -143,6 +144,43 @@ def test_phases_have_one_adjacency_and_say_which(script, tmp_path) -> None:
     found = read_receipt(str(tmp_path / "run.json"))
     assert [phase["adjacency"] for phase in found["run"]["phase"]] == ["zero-out"] * 2
     assert verify_receipt(found).standing.value == "confirmed"
+
+
+@pytest.mark.parametrize(("size", "drops"), [(1000, False), (1000, True), (1099, True)])
+def test_one_whole_pass_is_as_long_as_the_loader(script, size, drops) -> None:
+    """One record more makes another batch, and the loop takes it: no add-remove neighbors, after one pass or more."""
+    loop = script(size, poisson_sampling=False, loader={"shuffle": True, "drop_last": drops})
+    with pytest.warns(CalipersWarning, match="for zeroing one record out"):
+        record = watched(loop)
+    for _ in range(2):
+        loop.train()
+        assert {run.adjacency for run in record.runs()} == {"zero-out"}
+        sided = record.why_not(adjacency="add-remove")
+        assert [f" {word} one record only" in sided[-1] for word in ("adding", "removing")].count(True) == 1
+        assert sided[-1] in record.measure(adjacency="add-remove").notes
+
+
+def test_a_pass_that_breaks_off_is_for_zeroed_out_records_and_warns(script) -> None:
+    """The whole run is about adding and removing; what breaks off is not, and says so once, where it is asked."""
+    loop = script(1050, poisson_sampling=False)
+    record = watched(loop)
+    loop.train()
+    assert record.runs()[0].adjacency == "add-remove"
+    loop.train(stop=4)
+    with pytest.warns(CalipersWarning, match=r"for zeroing one record out.*broken off after 4 of 11 batches") as seen:
+        assert record.epsilon(DELTA).lower == 0
+    assert [warning.filename for warning in seen] == [__file__]
+    assert record.runs()[0].adjacency == "zero-out"
+
+
+def test_sums_are_no_remedy_where_a_record_makes_another_batch(script) -> None:
+    """The advice for divided sums says what would help."""
+    with pytest.warns(
+        CalipersWarning, match="with B = 100 one record more makes another batch, and loss_reduction='sum' helps only"
+    ):
+        watched(script(1000, poisson_sampling=False, loss_reduction="mean"))
+    with pytest.warns(CalipersWarning, match=r"Use loss_reduction='sum'"):
+        watched(script(1044, poisson_sampling=False, loss_reduction="mean"))
 
 
 def test_a_second_loader_in_fixed_order_moves_all_phases(script) -> None:

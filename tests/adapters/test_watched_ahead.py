@@ -29,13 +29,15 @@ def training():
             loss_reduction="sum", poisson_sampling=poisson_sampling,
         )  # fmt: skip
 
+        criterion = torch.nn.CrossEntropyLoss(reduction="sum")
+
         def step(batch) -> None:
             inputs, targets = batch
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(inputs), targets, reduction="sum").backward()
+            criterion(model(inputs), targets).backward()
             optimizer.step()
 
-        return attach(engine, optimizer, loader), optimizer, loader, step
+        return attach(engine, optimizer, loader, loss=criterion), optimizer, loader, step
 
     return made
 

@@ -59,7 +59,7 @@ def main(rank: int, meeting: str, situation: str) -> None:
     model, optimizer, loader = made[0], made[1], made[-1]
     criterion = made[2] if len(made) == 4 else criterion
     try:
-        record = attach(engine, optimizer, loader, batch_size=batch, public_rate=situation == "small")
+        record = attach(engine, optimizer, loader, batch_size=batch, public_rate=situation == "small", loss=criterion)
     except UnsupportedError as refusal:
         print(json.dumps({"refused": str(refusal)}))
         torch.distributed.destroy_process_group()

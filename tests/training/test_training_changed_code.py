@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 import importlib
 import os
 import subprocess
@@ -162,6 +164,91 @@ def test_what_a_function_takes_from_its_script_counts(monkeypatch: pytest.Monkey
     assert seen["helped"] != fingerprint(helped)
     assert models != [model_fingerprint(model) for model in (Scaled(), Narrower())]
     assert len({*models, *(model_fingerprint(model) for model in (Scaled(), Narrower()))}) == 4
+
+
+def multiplied(factor, rows):
+    return rows * factor
+
+
+class Settings:
+    def __init__(self, factor: float) -> None:
+        self.factor, self.table, self.calls, self.known = factor, {"b": factor}, 0, {}
+
+    def __call__(self, rows):
+        self.calls += 1
+        self.known[self.calls] = rows
+        return rows * self.factor
+
+    def looked_up(self, rows):
+        return rows * self.table["b"]
+
+
+def cached(factor):
+    return functools.lru_cache(lambda: factor)
+
+
+def kind(factor, member):
+    return type("Kind", (), {"__module__": __name__, "member": member(factor)})
+
+
+HELPERS = {
+    "a dictionary": (lambda factor: {"a": factor}, lambda rows: rows * HELPER_OF_ALL["a"]),
+    "a list": (lambda factor: [factor], lambda rows: rows * HELPER_OF_ALL[0]),
+    "an object": (Settings, lambda rows: HELPER_OF_ALL(rows)),
+    "a table of an object": (Settings, lambda rows: HELPER_OF_ALL.looked_up(rows)),
+    "a partial": (lambda factor: functools.partial(multiplied, factor), lambda rows: HELPER_OF_ALL(rows)),
+    "a cached function": (cached, lambda rows: rows * HELPER_OF_ALL()),
+    "a constant of a class": (lambda factor: kind(factor, float), lambda rows: rows * HELPER_OF_ALL.member),
+    "a static method": (
+        lambda factor: kind(factor, lambda own: staticmethod(lambda: own)),
+        lambda rows: rows * HELPER_OF_ALL.member(),
+    ),
+    "a property": (
+        lambda factor: kind(factor, lambda own: property(lambda self: own)),
+        lambda rows: rows * HELPER_OF_ALL().member,
+    ),
+    "a namespace": (lambda factor: argparse.Namespace(factor=factor), lambda rows: rows * HELPER_OF_ALL.factor),
+}
+HELPER_OF_ALL = None
+SEEN: dict[int, object] = {}
+
+
+@pytest.mark.parametrize("case", HELPERS)
+def test_helpers_of_any_kind_count(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a function of the script uses may be a table, an object, or a class as well as a function."""
+    made, prepare = HELPERS[case]
+    seen = []
+    for factor in (2.0, 2.0, 3.0):
+        monkeypatch.setitem(globals(), "HELPER_OF_ALL", made(factor))
+        seen.append(fingerprint(prepare))
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_functions_given_as_objects_and_methods_count() -> None:
+    """Their settings too; what they remember of calls does not."""
+    for chosen in (lambda it: it, lambda it: it.looked_up):
+        one = Settings(2.0)
+        before = fingerprint(chosen(one))
+        assert before == fingerprint(chosen(Settings(2.0))) != fingerprint(chosen(Settings(3.0)))
+        one(1.0)
+        assert before == fingerprint(chosen(one))
+
+
+def remembering(rows):
+    SEEN[len(SEEN)] = rows
+    return rows
+
+
+def test_what_is_remembered_or_not_named_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that the function fills itself, and options of the script that it does not name."""
+    before = fingerprint(remembering)
+    remembering(1.0)
+    assert fingerprint(remembering) == before
+    prepare, found = HELPERS["a namespace"][1], []
+    for more in ({}, {"resume": True}):
+        monkeypatch.setitem(globals(), "HELPER_OF_ALL", argparse.Namespace(factor=2.0, **more))
+        found.append(fingerprint(prepare))
+    assert found[0] == found[1]
 
 
 def test_another_layer_of_the_same_size_is_refused(tmp_path: Path) -> None:

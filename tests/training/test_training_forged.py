@@ -67,6 +67,7 @@ FORGED = {
     "a sparse tensor": lambda record: record["model"].__setitem__("weight", torch.zeros(2, 3).to_sparse()),
     "a word for an optimizer": _set("optimizer", "adam"),
     "a number for a moment": lambda record: record["optimizer"]["state"][0].__setitem__("exp_avg", 1.0),
+    "no moment": lambda record: record["optimizer"]["state"][0].__setitem__("exp_avg", None),
     "a rate of words": lambda record: record["optimizer"]["param_groups"][0].__setitem__("lr", "fast"),
     "an option of the optimizer": lambda record: record["optimizer"]["param_groups"][0].__setitem__("amsgrad", True),
     "a sign turned around": lambda record: record["optimizer"]["param_groups"][0].__setitem__("maximize", True),

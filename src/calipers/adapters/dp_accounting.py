@@ -212,7 +212,9 @@ def _evaluation(releases: dict[_EventRelease, int], adjacency: str) -> Bounds:
     if all(release.kind == "Gaussian" and release.rate == 1.0 for release in releases):
         reach = 2.0 if adjacency == "substitute" else 1.0
         shifts = [(reach / release.parameters[0], count) for release, count in releases.items()]
-        return gaussians(shifts, f"The record takes part in {gaussian_releases(total)}.")
+        replaced = ", that of its replacement -u" if adjacency == "substitute" else ""
+        played = f"The record's clipped gradient is u, a unit vector, in every release{replaced}, all others are zero."
+        return gaussians(shifts, f"The record takes part in {gaussian_releases(total)}.", played)
     if total == 1 and next(iter(releases)).kind == "selection":
         return _selection(next(iter(releases)), adjacency)
     factors = [(_pair_of(release, adjacency), count) for release, count in releases.items()]

@@ -38,7 +38,7 @@ from calipers.mechanisms.sided import Sided, exponential_mechanism, permute_and_
 from calipers.pld.core.gaussian_part import gaussian_mixture_part
 from calipers.pld.core.pair import Pair
 from calipers.pld.core.source import TwoSidedPair
-from calipers.pld.subsampling.truncated import TruncatedAttack, truncated_proof
+from calipers.pld.subsampling.truncated import truncated_attack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 
 EventParameters = tuple[float, ...]
@@ -128,9 +128,8 @@ def truncated_release(parameters: EventParameters, adjacency: str) -> TwoSidedPa
     if size <= largest:
         return poisson_gaussian(rate, noise, adjacency)
     truncation = Truncation(size - 1, rate, largest)
-    instead = {"add-remove": None, "zero-out": 0, "substitute": -1}[adjacency]
     above = truncated_proof(truncation, 1.0 / noise, adjacency)
-    return Sided(above.name, above, TruncatedAttack(truncation, 1.0 / noise, 0, instead).alone())
+    return Sided(above.name, above, truncated_attack(truncation, 1.0 / noise, adjacency))
 
 
 READERS: dict[str, tuple[str, Callable[[Any], EventParameters]]] = {

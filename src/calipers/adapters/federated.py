@@ -13,14 +13,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
-from calipers.adapters.opacus_attachment import unproven
+from calipers.adapters.watched_phases import unproven
 from calipers.bracket import Bracket
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import CorrelatedNoise, Measurement, measure
 from calipers.measure.bounds import Bounds
 from calipers.measure.measurement import Claim
-from calipers.run import Run
+from calipers.measure.watched import OtherNeighbors, Watched
+from calipers.run import ADJACENCIES, Run
 from calipers.scope import FIXED
 
 UNIT = "client"
@@ -116,7 +118,18 @@ class FederatedRecord(ABC):
 
     def measure(self, *, tolerance: float = 1e-3, adjacency: str | None = None) -> Measurement:
         """The measurement of the rounds that were released: lower <= truth <= upper."""
-        return self.described(adjacency).measure(tolerance=tolerance)
+        found = self.described(adjacency).measure(tolerance=tolerance)
+        return dataclasses.replace(found, watched=Watched("", tuple(self._others()))) if found.runs else found
+
+    def _others(self) -> Iterator[tuple[str, OtherNeighbors]]:
+        """What is known of the same training for each relation."""
+        for adjacency in ADJACENCIES:
+            try:
+                found = self.described(adjacency)
+            except UnsupportedError as error:
+                found = FederatedRun((), reasons=(str(error),))
+            runs = found.runs if isinstance(found.runs, tuple) else ()
+            yield adjacency, OtherNeighbors(runs, found.attained, " ".join(found.reasons))
 
     def epsilon(self, delta: float, adjacency: str | None = None) -> Bracket:
         """epsilon(delta) for one client: lower <= truth <= upper; [0, inf] where nothing is proven."""

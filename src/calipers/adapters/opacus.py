@@ -24,10 +24,10 @@ from typing import Any
 
 from calipers.adapters.loader_settings import loader_behind, rows_behind
 from calipers.adapters.opacus_attachment import Attachment
-from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys, source_of
+from calipers.adapters.opacus_loaders import SUMMED, LoaderLaw, described_keys, forgotten_batch_size, source_of
 from calipers.adapters.watched_before import accountant_behind, check_loss
 from calipers.adapters.watched_license import Terms
-from calipers.adapters.watched_release import divided_now
+from calipers.adapters.watched_release import Divided, divided_now
 from calipers.adapters.watched_run import NeighborReading
 from calipers.adapters.watched_steps import check_optimizer
 from calipers.adaptive import PrivacyFilter
@@ -137,10 +137,12 @@ def attached(
     if known is None:
         check_optimizer(engine, optimizer)
     source = source_of(data_loader, observed=observed, batch_size=batch_size)
-    _refuse_undescribed(source, optimizer, reading)
+    warned = _refuse_undescribed(source, optimizer, reading)
     rows = rows_behind(loader_behind(data_loader).dataset)
     record = known or Attachment(accountant, optimizer, source, reading, state, earlier, rows)
     record.loss = words or record.loss
+    if warned:
+        record.warned()
     record.watch(data_loader, source, observed)
     if state is not None:
         record.load_state_dict(state)
@@ -159,29 +161,40 @@ def _on_terms(record: Attachment, planned_steps: int | None, privacy_filter: Pri
     return record
 
 
-def _refuse_undescribed(source: LoaderLaw, optimizer: Any, reading: NeighborReading) -> None:
-    """What no `Run` can say is refused before training; what one says for zeroed-out records alone is a warning."""
+def _refuse_undescribed(source: LoaderLaw, optimizer: Any, reading: NeighborReading) -> bool:
+    """What no `Run` can say is refused before training; what one says for zeroed-out records alone is a warning.
+
+    Returns:
+        Whether that was said.
+    """
     divided = divided_now(optimizer)
     if source.sample_rate is None and source.sampler is None:
-        reading.warn_of(source, divided, 5)
-        return
+        return reading.warn_of(source, divided, 5)
     try:
         described_keys(source, divided, source.batches, reading.public)
     except UnsupportedError:
         if reading.adjacency is not None:
             raise
         described_keys(source, divided, source.batches, reading.zeroed.public)
-        advice = "" if source.batch_size is not None else " The script's batch_size=... may tell more."
-        advice += f" {SUMMED}." if divided.reduction == "mean" else ""
+        advice = [forgotten_batch_size(source), f"{SUMMED}." if _sums_help(source, reading) else ""]
         warnings.warn(
             "Opacus computes its sample rate from the number of records, and one record more or less would change it: "
             "the record's bracket is for zeroing one record out (adjacency='zero-out'). For adding or removing "
-            f"one, say public_rate=True if the number of records is public.{advice}",
+            f"one, say public_rate=True if the number of records is public. {' '.join(filter(None, advice))}".rstrip(),
             CalipersWarning,
             stacklevel=4,
         )
-    else:
-        reading.warn_of(source, divided, 5)
+        return True
+    return reading.warn_of(source, divided, 5)
+
+
+def _sums_help(source: LoaderLaw, reading: NeighborReading) -> bool:
+    """Whether the run would be described for adding or removing a record if only its sums were not divided."""
+    try:
+        described_keys(source, Divided("sum"), source.batches, reading.public)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def _accountant_of(optimizer: Any) -> Any:

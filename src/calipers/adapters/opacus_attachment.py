@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from calipers.adapters.loader_settings import loader_behind
 from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import LoaderLaw
-from calipers.adapters.opacus_sharded import SHIFTED, shifted
 from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_before import (
     MOMENTUM,
     UNCHECKED_LOSS,
+    UNKNOWN_SUM,
     keeps_traces,
     steps_elsewhere,
     steps_reported,
@@ -23,29 +24,26 @@ from calipers.adapters.watched_before import (
 from calipers.adapters.watched_facts import SEEN_AT, executed_words, law_words, noise_words, release_words
 from calipers.adapters.watched_filter import NO_ATTACK, PaidSteps
 from calipers.adapters.watched_license import UNPAID, Terms
-from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, reported_runs
+from calipers.adapters.watched_phases import MANY_LEVELS, measured_phases, reported_runs, unproven
+from calipers.adapters.watched_processes import joined
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import divided_now
-from calipers.adapters.watched_run import Description, NeighborReading, describe, nothing_proven
+from calipers.adapters.watched_run import Description, NeighborReading, describe, nothing_proven, outside
 from calipers.adapters.watched_steps import SINCE, Steps
 from calipers.adaptive import PrivacyFilter
 from calipers.auditing.pairs import Pairs, ThreeNumbers, audit_pairs
-from calipers.bracket import Bracket, Evidence, Kind, Side
-from calipers.curves.tradeoff import TradeoffCurve
+from calipers.bracket import Bracket
 from calipers.domains import PROBABILITY, choice
-from calipers.errors import CalipersError, InputError, UnsupportedError
+from calipers.errors import CalipersError, CalipersWarning, InputError, UnsupportedError
 from calipers.measure import Measurement, measure
-from calipers.measure.bounds import Bounds, KnownCurve
+from calipers.measure.bounds import Bounds
 from calipers.measure.measurement import Claim
+from calipers.measure.watched import Watched
 from calipers.numerics.types import IntArray
 from calipers.run import ADJACENCIES, Run
 from calipers.synonyms import adjacency_named
 
 OTHER_READING = "The privacy filter is for the neighbors that attach was given, and for no others."
-TWINS = (
-    "Two processes drew batches from the same random numbers: whether a record is in a batch shows in a record of the "
-    "other process, and hides nothing. Seed every process by itself: torch.manual_seed(seed + rank)."
-)
 
 
 class Attachment:
@@ -83,7 +81,8 @@ class Attachment:
         self._gathered: Seen | None = None
         self._loaders: list[Any] = []
         self._measured: tuple[object, Measurement] | None = None
-        self._seen.draws.changed = lambda law: self.reading.warn_of(law, divided_now(optimizer))
+        self._seen.draws.changed = self._warn_of
+        self._warned = False
         self._steps = Steps(optimizer, self._seen, bool(earlier))
         self._paying: PaidSteps | None = None
         self._paid = 0
@@ -105,6 +104,13 @@ class Attachment:
             self._seen.complain(
                 f"A pass over {source.name} is no permutation of the dataset, and no Run describes it.", False
             )
+
+    def warned(self) -> None:
+        """A warning said already that numbers of this record are for zeroing one record out."""
+        self._warned = True
+
+    def _warn_of(self, law: LoaderLaw) -> None:
+        self._warned = self.reading.warn_of(law, divided_now(self._optimizer)) or self._warned
 
     def watches(self, data_loader: Any) -> bool:
         """Whether this very loader is listened to."""
@@ -156,7 +162,7 @@ class Attachment:
     @property
     def licensed_by(self) -> str:
         """The condition under which the numbers of this record hold."""
-        return self._licensing.licensed_by
+        return self._licensing.licensed_by(self.steps)
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -204,8 +210,14 @@ class Attachment:
         }
 
     def why_not(self, **reading: Any) -> tuple[str, ...]:
-        """Why what was seen is not one of the described runs, a sentence each; nothing if it is."""
-        return self._describe(reading).reasons
+        """Why the numbers may promise less than they seem to, a sentence each; nothing where no reason is known.
+
+        What was seen is not one of the described runs, or the numbers are for other neighbors than adding and removing
+        one record, or the criterion is not known to sum as loss_reduction='sum' says.
+        """
+        summed = any(release.reduction == "sum" for release in self._now().releases)
+        unknown = (UNKNOWN_SUM,) if summed and not self.loss else ()
+        return (*self._describe(reading).reasons, *unknown)
 
     def why_nothing(self, *, in_hand: bool = False) -> tuple[str, ...]:
         """Why nothing at all is proven, a sentence each; empty where something may be.
@@ -242,10 +254,10 @@ class Attachment:
         found = self._describe(reading)
         key = (found, steps_reported(self._accountant), tolerance, self.conditions)
         if self._measured is None or self._measured[0] != key:
-            self._measured = (key, self._measurement(found, tolerance))
+            self._measured = (key, self._measurement(found, tolerance, reading))
         return self._measured[1]
 
-    def _measurement(self, found: Description, tolerance: float) -> Measurement:
+    def _measurement(self, found: Description, tolerance: float, reading: Mapping[str, Any]) -> Measurement:
         if self._paying is not None and found.runs and found.attained:
             return self._filtered(self._paying, tolerance)
         claimed = reported_runs(self._accountant)
@@ -266,7 +278,20 @@ class Attachment:
         longest = (self.planned_steps or 0) > self.steps  # which is then what both are about
         claim = measured.claim if longest or claim is None else claim
         said = executed_words(self._now(), self.steps, self.planned_steps) if found.instead else ""
-        return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions, executed=said)
+        return dataclasses.replace(
+            measured,
+            evaluation=evaluation,
+            claim=claim,
+            conditions=conditions,
+            executed=said,
+            watched=self._watched(reading),
+        )
+
+    def _watched(self, reading: Mapping[str, Any]) -> Watched:
+        """Where the training was seen, and what is proven of it for each relation."""
+        found = {word: self._describe({**reading, "adjacency": word}) for word in ADJACENCIES}
+        library = "" if self._earlier else installed_opacus()
+        return Watched(library, tuple((word, one.for_others) for word, one in found.items()))
 
     def _filtered(self, paying: PaidSteps, tolerance: float) -> Measurement:
         """The filter's number, which holds whatever was chosen."""
@@ -334,7 +359,7 @@ class Attachment:
             return self
         states: list[dict[str, Any] | None] = [None] * self._ranks
         torch_module("torch.distributed").all_gather_object(states, self.state_dict())
-        self._gathered = _joined(self._seen, [state for state in states if state is not None])
+        self._gathered = joined(self._seen, [state for state in states if state is not None])
         return self
 
     def _now(self) -> Seen:
@@ -354,6 +379,10 @@ class Attachment:
         if self._paying is not None and reading and chosen != self.reading:
             return Description((), False, (*seen.reasons, OTHER_READING))
         found = self._with_earlier(describe(seen, chosen))
+        if chosen.adjacency is None and found.runs and found.runs[0].adjacency != "add-remove" and not self._warned:
+            self._warned = True
+            said = " ".join([*found.reasons[-1:], *found.reasons[:-1]])
+            warnings.warn(f"{said} Ask record.why_not().", CalipersWarning, stacklevel=outside())
         ahead = Ahead(seen, self._optimizer, chosen, self._earlier)
         return self._licensing.longest(found, ahead, self.steps)
 
@@ -367,33 +396,3 @@ class Attachment:
             note=f"{found.note} The first {sum(run.total_steps for run in self._earlier)} steps were not watched; they "
             "are taken as they were described.".strip(),
         )
-
-
-def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
-    """What all processes saw of one run."""
-    whole, drawn = Seen(seen.records), set[str]()
-    whole.draws.sources = list(seen.draws.sources)
-    whole.load_state_dict(states[0])
-    for state in states:
-        whole.reasons |= state["reasons"]
-        if any(state[key] != states[0][key] for key in ("steps", "releases", "norms", "passes")):
-            whole.reasons["The processes took different numbers of steps, or with different noise or norms."] = True
-        if drawn & set(state["drawn from"]):
-            whole.reasons[TWINS] = True
-        drawn |= set(state["drawn from"])
-    if shifted(states):
-        whole.reasons[SHIFTED] = True
-    for state in states[1:]:
-        whole.participation.merge(state["participation"])
-    return whole
-
-
-_SOURCE = "true of every mechanism"
-
-
-def unproven(reason: str) -> Bounds:
-    """Epsilon between 0 and infinity; `reason` says why no more is known."""
-    nothing = Evidence(Kind.THEOREM, f"No finite number is proven. {reason}", _SOURCE)
-    guess = Evidence(Kind.TEST, f"Guessing: no attack is claimed. {reason}", _SOURCE)
-    perfect = TradeoffCurve.from_tests([0.0], [1.0], side=Side.UPPER)
-    return Bounds(KnownCurve(perfect, nothing), KnownCurve(TradeoffCurve.perfect_privacy(Side.LOWER), guess))

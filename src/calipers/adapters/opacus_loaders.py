@@ -21,13 +21,13 @@ rows of a dataset (`rows_behind`): a `Subset` that names it twice, a `ConcatData
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from calipers.adapters.loader_settings import loader_behind, own_type, rows_behind
+from calipers.adapters.opacus_batch_sizes import batch_count, batch_sizes, forgotten
 from calipers.adapters.opacus_library import installed_opacus, opacus_module, torch_module
 from calipers.adapters.torch_sampler import TorchBatches
 from calipers.adapters.watched_release import Divided
@@ -178,7 +178,7 @@ def described_keys(
     """
     unit: dict[str, object] = {"unit": "record", "records_per_unit": source.copies} if source.copies > 1 else {}
     if source.sampler is not None:
-        return _drawn_here(source.sampler, divided) | {"steps": steps} | unit
+        return _drawn_here(source.sampler, divided, steps) | unit
     if source.sample_rate is not None:
         return _poisson_keys(source, divided, steps, public_rate) | unit
     if not source.whole:
@@ -202,12 +202,17 @@ def described_keys(
         | {
             "dataset_size": source.dataset_size,
             "batch_size": source.batch_size,
-            "steps": steps,
             "sampler": source.order,
             # Any divisor is a constant where neighbors have the same number of records.
             "normalization": word,
         }
+        | _length(steps, source.batches)
     )
+
+
+def _length(steps: int, batches: int) -> dict[str, object]:
+    """One whole pass is an epoch: a loop over the loader takes as many steps as a neighbor's loader has batches."""
+    return {"epochs": 1} if steps == batches else {"steps": steps}
 
 
 def _refuse_moving_divisor(source: LoaderLaw, divided: Divided) -> None:
@@ -219,8 +224,24 @@ def _refuse_moving_divisor(source: LoaderLaw, divided: Divided) -> None:
         moved = "the size of each batch" if divided.realized else f"{around} for one record fewer, as many, one more"
         raise UnsupportedError(
             f"Opacus divides the noisy sum by a number that depends on the number of records ({moved}), and nothing "
-            f"is proven of that for adding or removing one. {SUMMED}, or ask for adjacency='zero-out'."
+            f"is proven of that for adding or removing one. {_divisor_advice(source)}, or ask for adjacency='zero-out'."
         )
+
+
+def _divisor_advice(source: LoaderLaw) -> str:
+    """Sums, unless one record makes another number of batches: then they help for one of adding and removing."""
+    assert source.batch_size is not None
+    size, batch = source.dataset_size, source.batch_size
+    fewer, here, more = (batch_count(number, batch, source.drop_last) for number in (size - 1, size, size + 1))
+    if fewer == here == more:
+        return SUMMED
+    which = "one record more makes another batch" if more > here else "one record fewer makes one batch less"
+    only = "removing" if fewer == here else "adding" if more == here else ""
+    sums = f"loss_reduction='sum' helps only for {only} one" if only else "loss_reduction='sum' does not help"
+    return (
+        "Use a batch size with which one record more or less leaves the number of batches as it is (with "
+        f"B = {batch} {which}, and {sums})"
+    )
 
 
 def _divisors(source: LoaderLaw) -> list[int]:
@@ -228,7 +249,7 @@ def _divisors(source: LoaderLaw) -> list[int]:
     assert source.batch_size is not None
     found = []
     for size in (source.dataset_size - 1, source.dataset_size, source.dataset_size + 1):
-        count = _count(size, source.batch_size, source.drop_last)
+        count = batch_count(size, source.batch_size, source.drop_last)
         found.append(int(size * (1 / count)) if count else 0)
     return found
 
@@ -251,12 +272,12 @@ def _poisson_keys(source: LoaderLaw, divided: Divided, steps: int, public_rate: 
             "did not choose it. With public_rate=True it is taken for a constant that does not depend on the dataset. "
             f"{SUMMED}."
         )
-    candidates = _batch_sizes(size, count)
+    candidates = batch_sizes(size, count)
     if batch_size is not None:
-        candidates = [(batch_size, drop) for drop in (False, True) if _count(size, batch_size, drop) == count]
+        candidates = [(batch_size, drop) for drop in (False, True) if batch_count(size, batch_size, drop) == count]
         if not candidates:
             raise InputError(
-                f"batch_size={batch_size} makes {_count(size, batch_size, False)} batches of {size} records, the "
+                f"batch_size={batch_size} makes {batch_count(size, batch_size, False)} batches of {size} records, the "
                 f"loader has {count}."
             )
     word = "none" if divided.reduction == "sum" else "floor"
@@ -276,9 +297,7 @@ def _poisson_keys(source: LoaderLaw, divided: Divided, steps: int, public_rate: 
             if len(candidates) == 1 or batch_size is not None:
                 raise
             raise UnsupportedError(
-                f"With batches of {_worded(candidate)}: {error} Opacus forgets the batch size of the script's loader; "
-                f"{size} records in {count} batches may have been {', '.join(map(_worded, candidates))} or in between: "
-                "say batch_size=... if it was another."
+                f"With batches of {candidate[0]}{' (drop_last=True)' * candidate[1]}: {error} {forgotten(candidates)}"
             ) from error
     return found[candidates[0]]
 
@@ -292,7 +311,7 @@ def count_taken(source: LoaderLaw) -> int:
 def _refuse_moving_copies(source: LoaderLaw, loaders: list[tuple[int, bool]], word: str, public_rate: bool) -> None:
     """A record behind several rows takes them all along; nothing else may move then."""
     sizes = range(max(1, source.dataset_size - source.copies), source.dataset_size + source.copies + 1)
-    moving = any(len({_count(size, *loader) for size in sizes}) > 1 for loader in loaders)
+    moving = any(len({batch_count(size, *loader) for size in sizes}) > 1 for loader in loaders)
     if word in ("floor", "realized") or (moving and not public_rate):
         raise UnsupportedError(
             f"Some records are behind {source.copies} rows of the dataset, and removing one moves the divisor or the "
@@ -300,8 +319,11 @@ def _refuse_moving_copies(source: LoaderLaw, loaders: list[tuple[int, bool]], wo
         )
 
 
-def _worded(loader: tuple[int, bool]) -> str:
-    return f"{loader[0]} (drop_last=True)" if loader[1] else str(loader[0])
+def forgotten_batch_size(source: LoaderLaw) -> str:
+    """Which batch sizes a script's own loader may have had, of which Opacus keeps the rate alone; "" if it is known."""
+    if source.sample_rate is None or source.batch_size is not None:
+        return ""
+    return forgotten(batch_sizes(source.dataset_size, round(1 / source.sample_rate)))
 
 
 def _keys(size: int, loader: tuple[int, bool], steps: int, reduction: str, public_rate: bool) -> dict[str, object]:
@@ -325,25 +347,7 @@ def _keys(size: int, loader: tuple[int, bool], steps: int, reduction: str, publi
         raise UnsupportedError(f"{error} (Opacus {installed} is installed, and read like {read_as}.)") from error
 
 
-def _count(size: int, batch_size: int, drop_last: bool) -> int:
-    return size // batch_size if drop_last else math.ceil(size / batch_size)
-
-
-def _batch_sizes(size: int, count: int) -> list[tuple[int, bool]]:
-    """(batch size, drop_last) of loaders with `count` batches: the extreme ones, at which a neighbor's count differs.
-
-    ceil(size/b) = count for b from ceil(size/count) to ceil(size/(count-1)) - 1. A record more makes another batch
-    only at b = size/count, the least; a record fewer saves one only at b = (size-1)/(count-1), the greatest.
-    floor(size/b) = count for b from floor(size/(count+1)) + 1 to floor(size/count). A record more makes another
-    batch only at b = (size+1)/(count+1), the least; a record fewer saves one only at b = size/count, the greatest.
-    """
-    kept = {math.ceil(size / count), size if count == 1 else math.ceil(size / (count - 1)) - 1}
-    dropped = {size // (count + 1) + 1, size // count}
-    found = [(given, False) for given in sorted(kept)] + [(given, True) for given in sorted(dropped)]
-    return [(given, drop) for given, drop in found if given >= 1 and _count(size, given, drop) == count]
-
-
-def _drawn_here(sampler: Sampler, divided: Divided) -> dict[str, object]:
+def _drawn_here(sampler: Sampler, divided: Divided, steps: int) -> dict[str, object]:
     """A loader whose batches one of our own samplers draws: its distribution says what there is to say."""
     law, scheme = sampler.law(), scheme_named(sampler.law().sampler)
     if not scheme.stepwise and not scheme.whole_epochs:
@@ -363,16 +367,18 @@ def _drawn_here(sampler: Sampler, divided: Divided) -> dict[str, object]:
     drops = kept.get("last_batch", "drop") == "drop"
     if sampler.batch_size is None or (scheme.stepwise and not scheme.equal_batches):
         size: dict[str, object] = {"sample_rate": law.rate}
-    elif scheme.stepwise or law.rounds == _count(law.dataset_size, int(sampler.batch_size), drops):
+    elif scheme.stepwise or law.rounds == batch_count(law.dataset_size, int(sampler.batch_size), drops):
         size = {"batch_size": int(sampler.batch_size)}
     else:
         raise UnsupportedError(
             f"{sampler!r} makes {law.rounds} batches an epoch, which no Run describes; leave rounds out, or choose a "
             "batch size that divides the dataset."
         )
+    cut = scheme.equal_batches and not scheme.stepwise
     return (
         size
         | kept
+        | _length(steps, law.rounds if cut else 0)
         | {
             "dataset_size": law.dataset_size,
             "sampler": law.sampler,

@@ -28,6 +28,12 @@ UNCHECKED_LOSS = (
     "that the loss of a record does not depend on other records, is assumed."
 )
 
+UNKNOWN_SUM = (
+    "Not known: whether the criterion sums, as loss_reduction='sum' assumes. PyTorch's criteria take the mean unless "
+    "told otherwise; gradients are then scaled before they are clipped, a step moves by more than the clipping norm, "
+    "and the numbers do not hold. attach(..., loss=criterion) checks it."
+)
+
 
 def updates_counted(optimizer: Any) -> int:
     """Updates that the inner optimizer counts itself (Adam and its kin do); 0 where it does not."""

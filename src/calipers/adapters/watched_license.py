@@ -19,12 +19,13 @@ from calipers.domains import COUNT
 from calipers.errors import CalipersError, InputError, UnsupportedError
 
 FIXED = (
-    "Noise multipliers, sample rates, clipping norms, divisors and the number of steps were fixed in advance, or "
-    "follow from public numbers alone: none was chosen by what the training showed."
+    "A condition that nobody can see: noise multipliers, sample rates, clipping norms, divisors and the largest "
+    "possible number of steps were fixed in advance, or follow from public numbers alone."
 )
 POST_PROCESSED = (
-    "Learning rates, weight decay and the other settings of the inner optimizer were fixed in advance or computed from "
-    "what was released, not from batches, their sizes, or losses on training records: an update shows them."
+    "Another one: learning rates, weight decay and the other settings of the inner optimizer were fixed in advance or "
+    "computed from what was released, not from batches, their sizes, or losses on training records: an update shows "
+    "them."
 )
 STOPPED = (
     "Nobody said how long the training could have become, so the number holds if the length was fixed in advance. "
@@ -62,14 +63,18 @@ class Terms:
             if self.paid:
                 raise InputError("A privacy filter holds for stopping at any time; leave planned_steps out.")
 
-    @property
-    def licensed_by(self) -> str:
-        """The condition under which the number holds, in a few words."""
+    def licensed_by(self, taken: int) -> str:
+        """The condition under which the number of a run with so many steps holds, in a few words."""
         if self.paid:
             return LICENSE
         if self.planned is None:
             return "schedule and length fixed in advance, which nobody declared"
-        return f"schedule fixed in advance; the longest run that was possible: at most {self.planned} steps"
+        if taken > self.planned:
+            return f"schedule and length fixed in advance, though {self.planned} steps were planned and {taken} taken"
+        return (
+            f"schedule fixed in advance; the longest run that was possible: at most {self.planned} steps, every pass "
+            "taken to its end"
+        )
 
     def conditions(self, seen: Seen, taken: int) -> tuple[str, ...]:
         """The same in full sentences."""

@@ -7,8 +7,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.measure import Measurement, measure
-from calipers.measure.bounds import Bounds
+from calipers.measure.bounds import Bounds, KnownCurve
 from calipers.run import Run
 
 MANY_LEVELS = 32
@@ -55,3 +57,14 @@ def _together(runs: tuple[Run, ...], noise: Callable[[Iterable[float]], float]) 
             steps = sum(run.total_steps for run in part)
             found.append(part[0].replace(steps=steps, noise_multiplier=noise(run.noise_multiplier for run in part)))
     return tuple(found)
+
+
+_SOURCE = "true of every mechanism"
+
+
+def unproven(reason: str) -> Bounds:
+    """Epsilon between 0 and infinity; `reason` says why no more is known."""
+    nothing = Evidence(Kind.THEOREM, f"No finite number is proven. {reason}", _SOURCE)
+    guess = Evidence(Kind.TEST, f"Guessing: no attack is claimed. {reason}", _SOURCE)
+    perfect = TradeoffCurve.from_tests([0.0], [1.0], side=Side.UPPER)
+    return Bounds(KnownCurve(perfect, nothing), KnownCurve(TradeoffCurve.perfect_privacy(Side.LOWER), guess))

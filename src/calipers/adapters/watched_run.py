@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable
@@ -34,7 +35,9 @@ from calipers.adapters.watched_queue import SKIPPED, Group
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import Divided, WatchedRelease
 from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
+from calipers.measure.watched import OtherNeighbors
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.scope import adjacency_notice, only_side
 
 AS_OBSERVED = (
     "The bracket is about this execution given the batches that it drew, read as fixed: the record that was in most "
@@ -112,11 +115,20 @@ class NeighborReading:
             return str(error)
         return MOVES_OTHERS if run.adjacency == "zero-out" else ""
 
-    def warn_of(self, source: LoaderLaw, divided: Divided, level: int = 2) -> None:
-        """Warn where that is so."""
+    def warn_of(self, source: LoaderLaw, divided: Divided, level: int = 2) -> bool:
+        """Warn where that is so; whether it is."""
         why = self.zeroed_alone(source, divided)
         if why:
             warnings.warn(f"{ZEROED_OUT} {why}", CalipersWarning, stacklevel=level)
+        return bool(why)
+
+
+def outside() -> int:
+    """The stacklevel of a warning of the caller's that names the first line outside of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 @dataclass(frozen=True)
@@ -132,12 +144,19 @@ class Description:
     note: str = ""
     instead: bool = False
 
+    @property
+    def for_others(self) -> OtherNeighbors:
+        """The same, where it is one of the relations that a report compares."""
+        why = " ".join(reason for reason in self.reasons if reason != OTHER_NEIGHBOR)
+        return OtherNeighbors(self.runs, self.attained, why)
+
 
 def describe(seen: Seen, reading: NeighborReading) -> Description:
-    """The best of the four statements that holds."""
+    """The best of the four statements that holds; that it is for adding or removing alone is a reason too."""
     found = _describe(seen, reading)
     if reading.adjacency is not None or (found.runs and all(run.adjacency == "add-remove" for run in found.runs)):
-        return found
+        sided = (adjacency_notice(found.runs),) if only_side(found.runs) else ()
+        return dataclasses.replace(found, reasons=(*found.reasons, *sided)) if sided else found
     zeroed = _describe(seen, reading.zeroed)
     if not zeroed.runs:
         return zeroed if found.runs else found

@@ -6,7 +6,8 @@ A loss or a preparation of the records is a function of the user's. Its fingerpr
 - what it has bound: defaults, variables of the enclosing function, the arguments of a `functools.partial`, the object
   of a method: numbers, texts and arrays by value, functions by their own fingerprint, everything else by its type;
 - what it takes from its own module, and what that takes: functions and classes of the user's by their text, numbers,
-  texts and arrays by value, unless the function itself sets them;
+  texts, arrays and containers of them by value, unless the function itself sets or fills them; of objects of the user's
+  the attributes, unless methods set them later;
 - a module of PyTorch: the text it prints, which shows its settings, and its class.
 
 `model_fingerprint` is the same for a model: the layers it prints, and the classes of the user's among them. Modules
@@ -16,6 +17,7 @@ to `calipers.training.sampled`.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import dis
 import functools
@@ -24,12 +26,16 @@ import inspect
 import os
 import re
 import textwrap
+import types
 from collections.abc import Callable
 from typing import Any
 
 from calipers.user_code import MAIN, is_users
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_FILLED = (dict, list, set)
+_FILLING = {"add", "append", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+_NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 _DEEPEST = 4
 
 
@@ -50,30 +56,95 @@ def model_fingerprint(model: Any) -> str:
 
 
 def _behind(things: list[Any]) -> str:
-    """What functions and classes of the user's are reached from these by names of their modules, as text."""
+    """What functions, classes and objects of the user's are reached from these by names of their modules, as text."""
     waiting, seen, texts = list(things), set[int](), []
     while waiting:
         thing = waiting.pop()
         if isinstance(thing, functools.partial):
-            waiting += [thing.func, *thing.args, *thing.keywords.values()]
+            waiting += [thing.func, *_parts([*thing.args, *thing.keywords.values()])]
+            texts.append(_described(thing, 0))
         if inspect.ismethod(thing):
+            waiting.append(thing.__self__)
             thing = thing.__func__
         if not (inspect.isclass(thing) or inspect.isfunction(thing)):
-            thing = type(thing)
-        if id(thing) in seen or not _is_users(thing):
+            thing = inspect.unwrap(thing)  # what `functools.lru_cache` keeps the results of
+        if id(thing) in seen:
             continue
         seen.add(id(thing))
-        if inspect.isclass(thing):
-            waiting += [*thing.__bases__, *filter(inspect.isfunction, vars(thing).values())]
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            if not _is_users(thing):
+                continue
+            found, more = _of_class(thing) if inspect.isclass(thing) else _of_function(thing)
         else:
+            found, more = _attributes(thing), [type(thing)]
+        texts += [f"{name} = {_described(value, 0)}" for name, value in found if _has_value(value)]
+        waiting += [*more, *(part for _, value in found for part in _parts(value))]
+        if inspect.isfunction(thing):
             texts.append(f"{_name(thing)}: {_function(thing, 0)}")
-            waiting += [part for part in _bound(thing) if callable(part)]
-            for name, value in _names(thing):
-                if inspect.isclass(value) or inspect.isfunction(value):
-                    waiting.append(value)
-                elif isinstance(value, (*_PLAIN, tuple)) or (hasattr(value, "dtype") and hasattr(value, "shape")):
-                    texts.append(f"{name} = {_described(value, 0)}")
     return "\n".join(sorted(set(texts)))
+
+
+_Found = tuple[list[tuple[str, Any]], list[Any]]
+
+
+def _of_function(function: Any) -> _Found:
+    """The names that it finds in its module with their values, and what else it is bound to."""
+    return _names(function), [part for part in _bound(function) if callable(part)]
+
+
+def _of_class(kind: Any) -> _Found:
+    """The values that stand in a class, and its functions and bases."""
+    values = [(f"{kind.__qualname__}.{name}", value) for name, value in vars(kind).items() if not name.startswith("__")]
+    return values, [*kind.__bases__, *_methods(kind)]
+
+
+def _methods(kind: Any) -> list[Any]:
+    """The functions of a class: methods of any kind, and what stands behind properties."""
+    found: list[Any] = []
+    for member in vars(kind).values():
+        parts = [member]
+        if isinstance(member, property):
+            parts = [member.fget, member.fset]
+        elif isinstance(member, functools.cached_property):
+            parts = [member.func]
+        inner = (part if inspect.isfunction(part) else inspect.unwrap(part) for part in parts)
+        found += filter(inspect.isfunction, inner)
+    return found
+
+
+def _attributes(thing: Any) -> list[tuple[str, Any]]:
+    """What an object of the user's was given, but for what its methods set later."""
+    kind = type(thing)
+    if hasattr(thing, "named_parameters") or not _is_users(kind):
+        return []
+    methods = [one for base in kind.__mro__ if _is_users(base) for one in _methods(base)]
+    later = [one for one in methods if one.__name__ not in ("__init__", "__new__", "__post_init__")]
+    own = {name for one in later for name in _used(one, "STORE_ATTR")}
+    fixed = [(name, value) for name, value in getattr(thing, "__dict__", {}).items() if name not in own]
+    return [(f"{kind.__qualname__}.{name}", value) for name, value in fixed if not _may_fill(value, later)]
+
+
+def _has_value(thing: Any) -> bool:
+    """Whether it counts by what is in it."""
+    return isinstance(thing, (*_PLAIN, tuple, *_FILLED)) or (
+        not inspect.isclass(thing) and hasattr(thing, "dtype") and hasattr(thing, "shape")
+    )
+
+
+def _parts(value: Any) -> list[Any]:
+    """What has to be looked into: the members of a container, else the thing itself."""
+    if isinstance(value, dict):
+        return [part for part in value.values() if not _has_value(part)]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [part for part in value if not _has_value(part)]
+    return [] if _has_value(value) else [value]
+
+
+def _may_fill(value: Any, functions: list[Any]) -> bool:
+    """Whether it is a container that these functions may put something into: what they remember is no setting."""
+    if not isinstance(value, _FILLED):
+        return False
+    return any("STORE_SUBSCR" in _operations(one) or _FILLING & _used(one) for one in functions)
 
 
 def _is_users(thing: Any) -> bool:
@@ -88,15 +159,40 @@ def _is_users(thing: Any) -> bool:
 
 
 def _names(function: Any) -> list[tuple[str, Any]]:
-    """What a function finds in its module by name, but for what it sets there itself."""
-    codes, used, own = [function.__code__], set[str](), set[str]()
-    while codes:
-        code = codes.pop()
-        codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
-        used.update(code.co_names)
-        own.update(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL")
-    known = function.__globals__
-    return [(name, known[name]) for name in sorted(used - own) if name in known]
+    """What a function finds in its module by name, but for what it sets or fills there itself.
+
+    Of settings that stand in a namespace, as those of a command line, it is what the function names.
+    """
+    used, known = _used(function), function.__globals__
+    found = []
+    for name in sorted(used - _used(function, "STORE_GLOBAL")):
+        value = known.get(name)
+        if isinstance(value, _NAMESPACES):
+            found += [(f"{name}.{part}", vars(value)[part]) for part in sorted(used & vars(value).keys())]
+        elif name in known and not _may_fill(value, [function]):
+            found.append((name, value))
+    return found
+
+
+def _codes(function: Any) -> list[Any]:
+    """The code of a function and of those written in it."""
+    waiting, found = [function.__code__], []
+    while waiting:
+        found.append(code := waiting.pop())
+        waiting += [constant for constant in code.co_consts if inspect.iscode(constant)]
+    return found
+
+
+def _used(function: Any, operation: str = "") -> set[str]:
+    """The names in a function's code; those of one operation alone, if it is given."""
+    if not operation:
+        return {name for code in _codes(function) for name in code.co_names}
+    lines = (one for code in _codes(function) for one in dis.get_instructions(code))
+    return {one.argval for one in lines if one.opname == operation}
+
+
+def _operations(function: Any) -> set[str]:
+    return {one.opname for code in _codes(function) for one in dis.get_instructions(code)}
 
 
 def _name(thing: Any) -> str:

@@ -120,7 +120,7 @@ class Updates:
             for key, value in kept.items():
                 if key == "step":
                     check_like(value, torch_module().zeros(()), "optimizer.step")
-                elif value is not None:
+                elif value is not None or key != "momentum_buffer":
                     check_like(value, parameters[number].detach(), f"optimizer.{key}")
         if self._schedule is not None:
             check_like(state["schedule"], own["schedule"], "schedule")
