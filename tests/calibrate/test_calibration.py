@@ -13,6 +13,7 @@ from oracles import contour, enumeration, pairs
 
 from calipers.bracket import Bracket
 from calipers.calibrate import calibrate, one_target, solve
+from calipers.cli.calibrate import as_measured
 from calipers.errors import InputError, UnsupportedError
 from calipers.guarantee import Guarantee
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
@@ -290,3 +291,30 @@ def test_a_search_of_many_minutes_is_refused_with_a_way_out() -> None:
     )
     with pytest.raises(UnsupportedError, match=r"10,000,000 shuffled batches .* measure a few values"):
         calibrate(many, mu=1.0)
+    with pytest.raises(UnsupportedError, match=r"1,000 shuffled batches .* measure a few values"):
+        calibrate(many.replace(dataset_size=1000, epochs=2), advantage=0.01)
+
+
+def test_a_delta_that_promises_nothing_is_no_target() -> None:
+    """At 1 - 1e-16 a search took more than half a minute."""
+    with pytest.raises(InputError, match=r"delta in \[1e-300, 0\.99\]"):
+        solve(Run(sample_rate=0.3, steps=100, noise_multiplier=0.7), epsilon=0.3, delta=1.0 - 2.0**-53)
+
+
+@pytest.mark.slow
+def test_a_delta_where_sums_have_no_normal_doubles_gives_no_warning() -> None:
+    """At delta = 1e-300 sums of decayed weights underflow where weights are not scaled; warnings are errors here."""
+    run = Run(sample_rate=1e-12, steps=10, noise_multiplier=0.3)
+    assert measure(solve(run, epsilon=1e-3, delta=1e-300).run).epsilon(1e-300).upper <= 1e-3
+
+
+def test_a_report_of_a_calibration_has_each_number_once():
+    """The search stops at a wider measurement than the page's: it said 3.9973 above and 3.9984 below."""
+    found = solve(Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0), epsilon=4.0, delta=1e-6)
+    finer = found.measured(1e-5)
+    said = as_measured(found, finer)
+    assert said.achieved == finer.epsilon(1e-6)
+    assert said.achieved.lower > found.achieved.lower
+    assert said.noise_multiplier == found.noise_multiplier
+    assert isinstance(found.run, Run)
+    assert as_measured(found, measure(found.run.replace(noise_multiplier=0.5))) is found

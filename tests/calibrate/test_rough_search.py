@@ -53,3 +53,13 @@ def test_three_points_of_a_parabola_tell_where_it_crosses() -> None:
     assert slope == pytest.approx(-3.7, abs=1e-3)
     assert abs(crossed(seen, bent=False)[0] - 0.3) > 1e-3
     assert crossed([(0.0, 1.0), (1.0, 2.0)], bent=True)[1] == -math.inf
+
+
+@pytest.mark.slow
+def test_slow_measurements_end_near_the_least_noise() -> None:
+    """Three fine ones (five before) find noise that meets the target, and a thousandth less does not."""
+    found = solve(SHUFFLED, mu=0.8)
+    assert found.achieved.upper <= 0.8
+    less = SHUFFLED.replace(noise_multiplier=0.999 * found.noise_multiplier)
+    assert measure(less, tolerance=1e-3).gdp(1e-10).mu.upper > 0.8
+    assert found.measurements <= 8

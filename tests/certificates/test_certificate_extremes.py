@@ -75,6 +75,16 @@ def test_epsilon_0_is_certified() -> None:
     assert low <= measured.upper
 
 
+def test_delta_that_is_spent_at_epsilon_0_takes_no_fine_lattice() -> None:
+    """10,000 rare steps: a lattice that could tell a small epsilon from 0 took a minute, and there is none to tell."""
+    run = Run(sample_rate=0.001, steps=10_000, noise_multiplier=2.0)
+    assert measure(run).epsilon(0.1).upper == 0.0
+    found = _checked(run, delta=0.1)
+    assert found.epsilon == (None, 0)
+    (claim,) = found.record["claims"]
+    assert all(Fraction(proof["spacing"]) >= Fraction(1, 1 << 18) for proof in claim["proof"])
+
+
 @pytest.mark.parametrize("wrong_by", [0.03, 0.3, 30.0])
 def test_a_wrong_expectation_makes_no_certificate_wrong(wrong_by: float) -> None:
     """What is expected says how finely to compute; the checker cuts by what is claimed, and accepts both claims."""
@@ -122,3 +132,29 @@ def test_next_to_no_noise_is_certified_without_an_overflow() -> None:
     assert high is not None
     assert low <= measure(run).epsilon(0.01).upper
     assert high >= measure(run).epsilon(0.01).lower
+
+
+@pytest.mark.parametrize(
+    ("run", "delta"),
+    [
+        (
+            Run(dataset_size=97, batch_size=48, epochs=100, noise_multiplier=0.7, sampler="shuffle", reshuffle="once"),
+            1e-5,
+        ),
+        (
+            Run(
+                dataset_size=10005,
+                batch_size=1000,
+                epochs=100,
+                noise_multiplier=0.3,
+                sampler="shuffle",
+                reshuffle="once",
+            ),
+            1e-5,
+        ),
+    ],
+)
+def test_one_order_for_a_hundred_epochs_with_little_noise_is_refused(run: Run, delta: float) -> None:
+    """Likelihood ratios of one release exceed what a double holds: a sentence, and no warning of an overflow."""
+    with pytest.raises(CertificationError, match="too far apart for double precision"):
+        certify(run, delta=delta)

@@ -221,6 +221,11 @@ def test_phases_without_a_common_neighbor_are_refused(phases: list[dict[str, Any
 
 def test_what_has_no_neighbor_or_no_sizes_gets_no_certificate() -> None:
     """A batch of one record, a rate without sizes."""
+    single = Run(
+        dataset_size=1000, batch_size=1, epochs=1, noise_multiplier=1.0, sampler="shuffle", adjacency="zero-out"
+    )
+    with pytest.raises(UnsupportedError, match="1,000 shuffled batches of one record"):
+        certify(single, delta=1e-5)
     with pytest.raises(UnsupportedError, match="dataset_size and batch_size"):
         certify(
             Run(sample_rate=0.25, epochs=1, noise_multiplier=8.0, sampler="shuffle", adjacency="zero-out"), delta=1e-3

@@ -20,6 +20,10 @@ _LARGEST = 700.0
 """An exponent."""
 _APART = 0.05
 """How far apart two measurements are for a slope."""
+BEYOND, _CLOSE = 0.006, 5e-4
+"""Of slow measurements: what share of the bracket beyond a guess they are made, so that they meet the target; and where
+their search ends.
+"""
 
 Seen = tuple[float, float]
 """The logarithm of a noise, and how far the target is exceeded there."""
@@ -74,6 +78,14 @@ def aimed(guess: float, low: float, high: float, width: float) -> float:
     position = high - 0.95 * width if high - guess < 0.7 * width else guess + 0.25 * width
     position = max(position, low + min(0.05 * (high - low), 0.9 * width))
     return position if low < position < high else 0.5 * (low + high)
+
+
+def close_enough(width: float) -> float:
+    """How far from the target a search of slow measurements (a few seconds each) ends, on the log scale of noise.
+
+    Two more measurements would bring it down to the `width` asked for, and save so much noise at most.
+    """
+    return min(5.0 * width, max(width, _CLOSE))
 
 
 def crossed(seen: Sequence[Seen], bent: bool) -> tuple[float, float]:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 
-_MOST_BATCHES = 1_000_000
-"""Of a shuffled epoch that uses every record: beyond it one measurement takes ten seconds, and a search makes ten."""
+_MOST_BATCHES, _MOST_RECORDS = 1_000_000, 200
+"""Of a shuffled epoch that uses every record, and of one in batches of a single record: beyond them one measurement
+takes some ten seconds, and a search makes up to ten."""
 
 
 def out_of_reach(phases: tuple[Run, ...], most: float, meets: Callable[[tuple[Run, ...]], bool]) -> InputError:
@@ -46,10 +47,10 @@ def searchable(phases: tuple[Run, ...]) -> tuple[Run, ...]:
             and run.adjacency != "add-remove"
             and (not size % batch or run.last_batch == "keep")
         )
-        if whole and size // batch > _MOST_BATCHES:
+        if whole and size // batch > (_MOST_RECORDS if batch == 1 else _MOST_BATCHES):
             raise UnsupportedError(
                 f"No search for noise is made where an epoch has {size // batch:,} shuffled batches and uses every "
-                "record: it would take many minutes. Use larger batches, or measure a few values of noise_multiplier."
+                "record: it would take too long. Use larger batches, or measure a few values of noise_multiplier."
             )
     return phases
 

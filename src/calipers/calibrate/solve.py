@@ -1,10 +1,9 @@
 """Calibration: the smallest noise multiplier whose upper bound meets a target.
 
-Every leakage falls as noise grows, and on a log-log scale it does so almost along a line, so a
-bracketing secant search needs few measurements. It begins at a guess and runs in two passes: coarse measurements find
-the place, fine ones settle it. The answer is a noise multiplier at which the *upper* bound was
-computed and found to meet the target; a multiplier smaller by the relative tolerance was computed
-and found not to.
+Every leakage falls as noise grows, on a log-log scale almost along a line, so a bracketing secant search needs few
+measurements: in two passes, coarse ones find the place, fine ones settle it. At the answer the *upper* bound was
+computed and meets the target; at a multiplier smaller by the relative tolerance it was computed and does not.
+Measurements that take seconds (shuffled batches) end once the answer is about 5e-4 above the least.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket, Side
-from calipers.calibrate.estimate import Seen, aimed, crossed, likely_noise
+from calipers.calibrate.estimate import BEYOND, Seen, aimed, close_enough, crossed, likely_noise
 from calipers.calibrate.out_of_reach import out_of_reach, searchable, with_noise
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
@@ -27,10 +26,9 @@ from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers.synonyms import key_named
 
-_COARSE, _NEAR, _UNSURE = 1e-2, (0.1, 0.02), (0.1, 0.03)
+_COARSE, _NEAR, _UNSURE = 1e-2, (0.1, 0.05), (0.1, 0.03)
 """The tolerance of coarse measurements, how near to the target they end, and by what share their slope may err: the
-second where they take much less time than fine ones.
-"""
+second where they take much less time than fine ones."""
 _MOST_MEASUREMENTS = 80
 _TINY_EPSILON = 1e-3
 
@@ -128,9 +126,9 @@ class _SearchTarget:
 
 
 _TOGETHER = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
-_LEAKAGE = Domain(0.0, 1e12, low_open=True)
-TARGETS = {name: _LEAKAGE if name in ("epsilon", "mu") else RESOLVED for names in _TOGETHER for name in names}
-"""What makes up a target, and where it may lie."""
+_DOMAINS = dict.fromkeys(("epsilon", "mu"), Domain(0.0, 1e12, low_open=True)) | {"delta": Domain(1e-300, 0.99)}
+TARGETS = {name: _DOMAINS.get(name, RESOLVED) for names in _TOGETHER for name in names}
+"""What makes up a target, and where it may lie: a delta near 1 promises next to nothing."""
 
 
 def one_target(wanted: Mapping[str, float | None], written: str = "{}") -> dict[str, float]:
@@ -250,7 +248,7 @@ class _Search:
         if self.count >= _MOST_MEASUREMENTS:
             raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
         self.count += 1
-        noise = min(max(math.exp(log_noise), self.range.low), self.range.high)
+        noise = min(max(math.exp(min(log_noise, 700.0)), self.range.low), self.range.high)
         measured = measure(self.noisy.at(noise), tolerance=tolerance)
         both = measured.evaluation
         if self.coarse and both.upper.rough is not both.upper:
@@ -315,9 +313,8 @@ class _Search:
 
     def shrink(self, tolerance: float, width: float, blind: float = 0.0, near: float = 0.0) -> None:
         """Secant steps inside the bracket until it is `width` wide on the log scale, or `blind` if an end says nothing;
-        or until one is `near` the target.
-
-        An end that stays a second time is taken to lie half as far from the target (Illinois), so that both ends move.
+        or until one is `near` the target; of slow ones, until the noise that meets it is `close_enough`. An end that
+        stays a second time is taken to lie half as far from the target (Illinois), so that both ends move.
         """
         ends, last = [self.fails, self.meets], -1
         while (left := self.meets[0] - self.fails[0]) > width:
@@ -325,7 +322,10 @@ class _Search:
             finite = math.isfinite(high_excess - low_excess)
             if (not finite and left < blind) or (near and self._is_near(near)):
                 return
+            if (slow := self.cheap and not self.coarse) and high - self.settled()[0] <= close_enough(width):
+                return
             guess = low + (high_excess / (high_excess - low_excess) if finite else 0.5) * (high - low)
+            guess += BEYOND * (high - low) if slow else 0.0
             position = aimed(guess, low, high, width)
             moved = 0 if self.measure(position, tolerance) > 0.0 else 1
             ends[moved] = (self.fails, self.meets)[moved]
@@ -344,9 +344,9 @@ def solve(
 ) -> Calibration:
     """The run with the smallest noise (within the relative `tolerance`) whose upper bound meets what is `wanted`.
 
-    That is one target: epsilon with delta, mu (up to `delta0`), advantage, or tpr with fpr.
-    The noise of several phases is changed by one factor: it is the first one's that is found, and the others keep
-    their ratio to it. Of what is released with a gradient only the gradient's noise is changed.
+    That is one target: epsilon with delta, mu (up to `delta0`), advantage, or tpr with fpr. The noise of several phases
+    is changed by one factor: that of the first is found, the others keep their ratio to it. Of what is released with a
+    gradient only the gradient's noise is changed. Shuffled batches: within 5e-4, or five times a smaller tolerance.
     """
     noisy = _Noisy.of(run)
     target = _target(delta0, **wanted)

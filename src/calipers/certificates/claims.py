@@ -20,6 +20,8 @@ _SHARE, _SHARE_OF_MANY = 0.0005, 0.003
 """Part of epsilon that rounding to a lattice may cost: where steps are cheap, and where every node is a sum of its
 own.
 """
+_COARSE_EPSILON = 0.02
+"""Where delta is spent at epsilon = 0 already, or epsilon is small, lattices are as fine as for this epsilon."""
 LEAST_DELTA = Fraction(1, 10**60)
 """The smallest delta that a certificate states: masses in it are whole numbers of 2^-256."""
 
@@ -38,9 +40,16 @@ def claims_at_delta(
 ) -> list[dict[str, object]]:
     """epsilon from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
+    if likely.upper == 0.0:
+        # A lattice on which a small epsilon could be told from 0 would be many times as long.
+        proof = UpperProof(pairs, _COARSE_EPSILON, float(delta), share, say)
+        if proof.holds(Fraction(0), delta):
+            return [_above(Fraction(0), delta, proof)]
     low, high = (max(end, 1e-4) for end in _ends(likely))
     proof = UpperProof(pairs, high, float(delta), share, say)
     proven = proof.smallest_epsilon(delta)
+    if proven == 0:
+        return [_above(proven, delta, proof)]  # there is nothing below
     enough = (1.0 - 3.0 * share) * float(proven), float(delta)
     attack = LowerAttack(pairs[0], low, float(delta), share, say, enough)
     return [_above(proven, delta, proof), *_below(attack.largest_epsilon(delta))]
@@ -52,7 +61,7 @@ def claims_at_epsilon(
     """delta from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
     low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
-    at = max(float(epsilon), 0.02)
+    at = max(float(epsilon), _COARSE_EPSILON)
     proof = UpperProof(pairs, at, high, share, say)
     proven = proof.smallest_delta(epsilon)
     if proven <= LEAST_DELTA:

@@ -16,6 +16,8 @@ from calipers.run import Run
 from calipers.samplers import scheme_of
 from calipers_verify.steps import NOISE
 
+_MOST_RECORDS = 200
+"""In shuffled batches of one record."""
 _STATED = frozenset(
     (
         "noise_multiplier",
@@ -113,6 +115,11 @@ def _cut(run: Run) -> dict[str, object]:
             f"{run.steps_per_epoch}; give whole epochs, or measure the run without one."
         )
     size, batch = run.sizes
+    if run.sampler == "shuffle" and batch == 1 and size > _MOST_RECORDS:
+        raise UnsupportedError(
+            f"No certificate can be had for {size:,} shuffled batches of one record: its proof would take too long. "
+            "Use larger batches, or measure the run without one."
+        )
     record: dict[str, object] = {"sampler": run.sampler, "noise_multiplier": written(exact(run.noise_multiplier))}
     record |= {"dataset_size": size, "batch_size": batch, "last_batch": run.last_batch}
     if run.sampler == "shuffle":

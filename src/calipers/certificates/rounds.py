@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers.certificates.placing import places_between, saddle
+from calipers.errors import CertificationError
 from calipers.numerics.normal import gaussian_mu, mills_ratio
 from calipers.numerics.types import FloatArray
 from calipers.pld.allocation.batch_weights import find_majorant as measured_cover
@@ -41,6 +42,8 @@ _NEAR = (0.97, 1.15)
 _RARE = 1e-3
 _STEP, _BLOCK_SPREADS = 0.4, 8.0
 """Blocks live on a lattice of two fifths of a deviation of one term that reaches eight deviations of a block."""
+_LARGEST_LOG = 700.0
+"""Logarithm of the largest likelihood ratio of a term on its mesh that is a double."""
 _SEEN, _WORTH = 1e-4, 0.995
 
 
@@ -179,6 +182,11 @@ def _terms(phase: Phase, x: float, back: bool, reach: float) -> tuple[FloatArray
         values, weights = _terms(phase, -x, False, reach)
         return -math.exp(x) * values[::-1], weights[::-1]
     r, k = float(phase.r.mid()), math.exp(x)
+    if 2.0 * r * (reach + 2.0 * r) > _LARGEST_LOG:
+        raise CertificationError(
+            "Likelihood ratios lie too far apart for double precision, with so little noise at so small a probability; "
+            "ask for a larger delta."
+        )
     z = np.linspace(-reach, reach + 2.0 * r, 4001)
     weights = np.exp(-0.5 * z * z)
     weights /= weights.sum()
