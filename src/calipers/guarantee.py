@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
 from calipers.errors import InputError
@@ -43,13 +44,29 @@ class GuaranteeSubject:
     adjacency: str = "add-remove"
     table: str = "mechanism"
     view: str = "worst-case"
+    assumed: tuple[str, ...] = ()
+    """The keys that nobody named."""
+    neighbors: str = ""
+    """What they differ by, where that is not one record."""
+    runs: tuple[Any, ...] = ()
+    """The phases (`Run`) of the run that is described, where there is one (the best of several is no run itself)."""
 
     @property
     def sentence(self) -> str:
         """The subject of a report, as one sentence."""
         if self.adjacency == "its own":
             return f"{self.words}; neighbors are those that its pairs are about."
-        return f"{self.words}; neighbors differ by {NEIGHBORS[self.adjacency]} one record."
+        return f"{self.words}; neighbors differ by {self.differ}."
+
+    @property
+    def differ(self) -> str:
+        """What neighbors differ by, where that is one of the relations."""
+        return self.neighbors or f"{NEIGHBORS[self.adjacency]} one record"
+
+    @property
+    def is_described(self) -> bool:
+        """Whether it was computed from a description, of runs or of correlated noise, and not stated by somebody."""
+        return bool(self.runs) or self.table == "correlated"
 
     @property
     def noun(self) -> str:
@@ -70,11 +87,14 @@ class GuaranteeSubject:
     @property
     def about_lower(self) -> str:
         """What the lower bounds are those of."""
-        return "The lower bounds are those of some mechanism for which it holds."
+        whose = "attacks on what is described" if self.is_described else "those of some mechanism for which it holds"
+        return f"The lower bounds are {whose}."
 
     @property
     def about_claim(self) -> str:
         """What stands where reports compare with the standard accounting."""
+        if self.is_described:
+            return "Of this it says nothing: the claim is its own upper bound."
         return "Here no run is described: the claim is the upper bound of what is stated."
 
     @property
@@ -104,6 +124,8 @@ class Guarantee:
     rho: float | None = None
     times: int = 1
     adjacency: str = "add-remove"
+    named: ClassVar[frozenset[str]]
+    """The keywords that were given."""
 
     def __post_init__(self) -> None:
         given = [name for name in ("epsilon", "mu", "rho") if getattr(self, name) is not None]
@@ -151,7 +173,8 @@ class Guarantee:
         if self.times > 1:
             words = f"{self.times} releases, each with {words[0].lower()}{words[1:]}"
             keys += (("times", self.times),)
-        return GuaranteeSubject(words, keys, self.adjacency, "guarantee")
+        assumed = () if "adjacency" in self.named else ("adjacency",)
+        return GuaranteeSubject(words, keys, self.adjacency, "guarantee", assumed=assumed)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Guarantee:
@@ -171,12 +194,12 @@ class Guarantee:
         return cls(**record)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
     @classmethod
-    def parse(cls, text: str, adjacency: str = "add-remove", times: int = 1) -> Guarantee:
+    def parse(cls, text: str, adjacency: str | None = None, times: int = 1) -> Guarantee:
         """The guarantee that a text such as "8,1e-5" states.
 
         Args:
             text: EPS,DELTA, or EPS alone for delta = 0.
-            adjacency: what neighbors it is about.
+            adjacency: what neighbors it is about; None: add-remove, as an assumption.
             times: how often it is used.
 
         Returns:
@@ -195,7 +218,8 @@ class Guarantee:
             form = "EPS,DELTA, an epsilon from 0 on and a delta up to 1, for example 8,1e-5"
             raise InputError(f"Expected a guarantee as {form}; got {text!r}.") from error
         delta = numbers[1] if len(numbers) == 2 else 0.0
-        return cls(epsilon=numbers[0], delta=delta, times=times, adjacency=adjacency)
+        named: dict[str, Any] = {} if adjacency is None else {"adjacency": adjacency}
+        return cls(epsilon=numbers[0], delta=delta, times=times, **named)
 
 
 def load_guarantee(path: str | os.PathLike[str]) -> Guarantee | None:

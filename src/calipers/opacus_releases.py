@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ from typing import TypedDict, Unpack
 
 from calipers.citations import implements
 from calipers.domains import Domain, choice
-from calipers.errors import ConditionError, InputError, UnsupportedError
+from calipers.errors import CalipersWarning, ConditionError, InputError, UnsupportedError
 from calipers.run_keys import known
 
 LOSS_REDUCTIONS = ("mean", "sum")
@@ -219,7 +220,8 @@ def run_keys(
     here = opacus_numbers(version, dataset_size=dataset_size, **loader)
     around = neighbors(version, here.dataset_size, **loader)
     if not public_rate and len({_schedule(entry, steps) for entry in around}) > 1:
-        raise UnsupportedError(_moving(version, around, quiet_size(version, here.dataset_size, **loader)))
+        quiet = quiet_size(version, here.dataset_size, **loader)
+        raise UnsupportedError(_moving(version, around, quiet, loss_reduction == "mean"))
     total = steps if epochs is None else _SIZE.check_int("epochs", epochs) * here.steps_per_epoch
     return {
         "dataset_size": here.dataset_size,
@@ -254,6 +256,12 @@ def _normalization(release: Release, here: OpacusNumbers, around: tuple[OpacusNu
     if divisors == [math.floor(size * rate) for size in sizes]:
         return "floor"
     if len(set(divisors)) == 1:
+        warnings.warn(
+            f"Opacus divides by {divisors[0]}, which it computes from the size of the dataset: it is a constant for "
+            f"{sizes[0]:,} to {sizes[-1]:,} records, and the numbers hold for N = {here.dataset_size:,} only.",
+            CalipersWarning,
+            stacklevel=4,
+        )
         return "constant"
     raise UnsupportedError(
         f"Rounding makes Opacus divide by {divisors} at dataset sizes {sizes}, which is not floor(N q) for the rate "
@@ -263,16 +271,17 @@ def _normalization(release: Release, here: OpacusNumbers, around: tuple[OpacusNu
     )
 
 
-def _moving(version: str, around: tuple[OpacusNumbers, ...], quiet: int | None) -> str:
-    """Why no single rate describes the neighbors, in numbers."""
+def _moving(version: str, around: tuple[OpacusNumbers, ...], quiet: int | None, divided: bool) -> str:
+    """Why no single rate describes the neighbors, in numbers; `divided`: by a number that may move too."""
     shown = "; ".join(
         f"N = {entry.dataset_size}: rate 1/{1 / entry.sampled_rate:g}, {entry.steps_per_epoch} steps"
-        + ("" if entry.divisor is None else f", divisor {entry.divisor:g}")
+        + (f", divisor {entry.divisor:g}" if divided and entry.divisor is not None else "")
         for entry in around
     )
     advice = f" With {quiet} records nothing moves." if quiet is not None else ""
     return (
         f"Opacus {version} derives the sample rate from the dataset's size, and here it differs between neighbors "
-        f"({shown}), so no Run describes them.{advice} Say public_rate=True if the number of records is public anyway: "
-        "the neighbor then has one record more or less and is still drawn with this rate and these steps."
+        f"({shown}), so that nothing is proven for adding or removing one record.{advice} Say public_rate=True if the "
+        "number of records is public anyway: the neighbor then has one record more or less and is still drawn with "
+        "this rate and these steps."
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.run import KEYS, Run
 from calipers.run_keys import naming, read_phases, refuse_event
+from calipers.samplers import scheme_of
 
 
 def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
@@ -42,7 +43,19 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
                     f"The phases of one run share {name}, got {getattr(phases[0], name)} in phase 1 and "
                     f"{getattr(phase, name)} in phase {position}."
                 )
+    _check_neighbors(phases)
     return phases
+
+
+def _check_neighbors(phases: tuple[Run, ...]) -> None:
+    """Refuse add-remove where one phase has a finite epsilon for adding only, and another for removing only."""
+    counted = {frozenset(scheme_of(phase).counted(phase)) for phase in phases}
+    if phases[0].adjacency == "add-remove" and len(frozenset.union(*counted)) > max(map(len, counted)):
+        raise UnsupportedError(
+            f"Adding a {phases[0].unit_name} changes the number of batches in one phase and removing one in another, "
+            "and whoever counts the steps sees it: no epsilon is finite. Name adjacency 'zero-out', a weaker promise, "
+            "or 'substitute'."
+        )
 
 
 def with_one_adjacency(described: Sequence[tuple[Run, ...]]) -> list[tuple[Run, ...]]:

@@ -8,10 +8,11 @@
 
 After the test, what was seen (how batches are drawn, the noise that was really added, the divisor) is taken to the
 length that the marker names, measured, and held against the budget. The budget may stand in pyproject.toml instead
-([tool.calipers]). The marker says how long the real training is, by `epochs` or `steps`; `as_executed=True` checks
-what the test itself released. A test that is marked and attaches nothing fails: it protects nobody. Where it hands over
-several trainings, each is checked by itself and all must be within the budget; their sum is not asked for. Noise that
-changes after the steps of the test is not seen: a schedule has to be declared, phase by phase.
+([tool.calipers]); beside one there, a marker may only be stricter. The marker says how long the real training is, by
+`epochs` or `steps`; `as_executed=True` checks what the test itself released. A test that is marked and attaches nothing
+fails: it protects nobody. Where it hands over several trainings, each is checked by itself and all must be within the
+budget; their sum is not asked for. Noise that changes after the steps of the test is not seen: a schedule has to be
+declared, phase by phase. Of a declared run nothing is watched: the test vouches for it.
 
 The plugin is registered under the name "calipers" when Calipers is installed; it imports nothing heavy before a test
 asks for it.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from calipers.run import Run
 
 _LENGTHS = ("epochs", "steps", "as_executed")
+_FOR_WHOM = "calipers_within_budget_for"
 _OPTIONS = ("epsilon", "delta", "adjacency", "view", *_LENGTHS)
 
 
@@ -136,7 +138,7 @@ class TrainingGate:
 def calipers_gate(request: pytest.FixtureRequest) -> TrainingGate:
     """Where a test hands its training over; the marker `calipers` says the budget and the length."""
     from calipers.errors import InputError
-    from calipers.gate import configured, find_settings
+    from calipers.gate import configured, find_settings, refuse_looser
 
     marker = request.node.get_closest_marker("calipers")
     options = {} if marker is None else dict(marker.kwargs)
@@ -150,6 +152,7 @@ def calipers_gate(request: pytest.FixtureRequest) -> TrainingGate:
                 "the marker must say how long the real training is: give exactly one of epochs, steps, as_executed."
             )
         _, settings = find_settings(request.config.rootpath)
+        refuse_looser(options, {}, settings, speaker=("the marker", "A marker"))
         return TrainingGate(options, configured(options, settings))
     except InputError as error:
         pytest.fail(f"{request.node.name}: {error}", pytrace=False)
@@ -173,10 +176,27 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if len(brackets) == len(checked):  # of several trainings the largest
         item.user_properties.append(("calipers_epsilon_at_least", max(bracket.lower for bracket in brackets)))
         item.user_properties.append(("calipers_epsilon_at_most", max(bracket.upper for bracket in brackets)))
+    item.user_properties += [(_FOR_WHOM, one.sentence) for one in checked if _for_whom(one)]
     failed = [one for one in checked if one.outcome.exit_status]
     if failed:
         pytest.fail("\n\n".join(_failure(one, len(checked)) for one in failed), pytrace=False)
     return result
+
+
+def _for_whom(checked: Checked) -> bool:
+    """Whether a run is within a budget that names no adjacency, for another relation than adding or removing."""
+    unnamed = checked.budget.adjacency is None and any(run.adjacency != "add-remove" for run in checked.runs)
+    return unnamed and not checked.outcome.exit_status
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test that passes prints nothing: under a relation that nobody named, say which."""
+    passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
+    said = [f"{one.nodeid}: {text}" for one in passed for key, text in one.user_properties if key == _FOR_WHOM]
+    if said:
+        terminalreporter.section("calipers: within the budget, which names no adjacency")
+        for sentence in said:
+            terminalreporter.write_line(sentence)
 
 
 def _failure(checked: Checked, count: int) -> str:

@@ -142,3 +142,10 @@ class RunFields:
     def largest_shift(self) -> float:
         """At least mu of one participation whose time is known: 1/sigma, doubled when the record is replaced."""
         return (2.0 if self.adjacency == "substitute" else 1.0) / self.noise_multiplier
+
+
+def divisor_of(run: RunFields, size: int) -> int:
+    """floor(size * q), computed as a training loop computes it."""
+    if size == run.dataset_size and run.batch_size is not None:
+        return run.batch_size
+    return math.floor(size * run.rate)

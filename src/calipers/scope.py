@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import claim_digits, floor_digits, nearest_digits
-from calipers.run import Run
+from calipers.run import DATA_DEPENDENT, Run
+from calipers.run_fields import divisor_of
 from calipers.run_keys import whole
 from calipers.samplers import scheme_of
 
@@ -35,11 +36,11 @@ VIEWS = {
 FIXED = (
     "The numbers hold only if the noise, the sampling and the number of steps were fixed before the run. A run that "
     "might have stopped early has to be described as the longest run that was possible; where noise or steps were "
-    "chosen from what had been released, the numbers do not hold."
+    "chosen from what had been released in any other way, the numbers do not hold."
 )
 AT_MOST = "which reveal at most as much as"
 """Between what was executed and the run whose bound was taken for it."""
-FIXED_SHORT = "with noise, sampling and number of steps fixed before the run"
+FIXED_SHORT = "noise, sampling and number of steps were fixed before the run"
 _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
     "isolated": "sees only the differing record's own noisy contribution",
@@ -76,22 +77,67 @@ def neighbors_text(run: Run) -> str:
 
 def only_side(runs: Sequence[Run]) -> str:
     """'adding' or 'removing', where the numbers are for that alone since nothing finite holds for the other."""
-    sided = [run for run in runs if run.adjacency == "add-remove" and scheme_of(run).neighbors(run, "") is not None]
+    sided = _sided(runs)
     return neighbors_text(sided[0]).split()[0] if sided else ""
+
+
+def _sided(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.adjacency == "add-remove" and scheme_of(run).neighbors(run, "") is not None]
+
+
+def shared_neighbors(runs: Sequence[Run]) -> str:
+    """What neighbors of all phases differ by: where one phase is about adding or removing alone, all of them are."""
+    return neighbors_text((_sided(runs) or list(runs))[0])
+
+
+def other_side(side: str) -> str:
+    """The one of adding and removing that it is not."""
+    return "removing" if side == "adding" else "adding"
+
+
+def promised_to_nobody(runs: Sequence[Run]) -> str:
+    """That numbers for adding alone promise nothing to those whose data were used; else empty."""
+    return f"It promises nothing to {members_text(runs)}." if only_side(runs) == "adding" else ""
+
+
+def members_text(runs: Sequence[Run]) -> str:
+    """Those whose data were used, where their number is known."""
+    run = runs[0]
+    if run.records_per_unit > 1:
+        return f"the {run.unit}s whose records were used"
+    return f"the {run.dataset_size:,} {f'{run.unit}s whose data' if run.unit else 'whose records'} were used"
+
+
+def unseen_text(runs: Sequence[Run]) -> str:
+    """What the adversary does not see, as a verb with its objects: the noise, and batches that were drawn at random.
+
+    Empty in the isolated view, whose adversary sees one thing only.
+    """
+    if runs[0].view == "isolated":
+        return ""
+    hidden = {scheme_of(run).hides_batches(run) for run in runs}
+    if hidden == {False}:
+        return "does not see the noise"
+    where = " where batches were drawn at random" if len(hidden) > 1 else ""
+    return f"sees neither the noise nor who was in which batch{where}"
 
 
 _QUESTIONS = {
     "add-remove": "whether one given {name} was in the data",
+    "adding": "whether one given {name} was added to the data",
+    "removing": "whether one given {name} of the data was used",
     "zero-out": "whether one given {name} was used, or its gradients were set to zero (its place in the batches stays)",
     "substitute": "whether the first of two given {name}s was in the data, or the second",
 }
 
 
-def question_text(adjacency: str, name: str) -> str:
-    """What an attacker on neighbors of this relation decides, as a question; `verdicts` has its answers."""
-    return _QUESTIONS.get(adjacency, "which of two neighboring datasets was used, the first or the second").format(
-        name=name
-    )
+def question_text(adjacency: str, name: str, side: str = "") -> str:
+    """What an attacker on neighbors of this relation decides, as a question; `verdicts` has its answers.
+
+    `side`: `only_side`, where the numbers are for one of adding and removing.
+    """
+    asked = _QUESTIONS.get(side or adjacency, "which of two neighboring datasets was used, the first or the second")
+    return asked.format(name=name)
 
 
 _VERDICTS = {"add-remove": ("present", "absent"), "zero-out": ("used", "zeroed out")}
@@ -125,10 +171,46 @@ def sums_text(run: Run) -> str:
     return _of_batches(SUMS[run.normalization], run)
 
 
+def size_matters(run: Run) -> bool:
+    """Whether the divisor, and with it every number, is that of one dataset size and its neighbors."""
+    moves = run.normalization in DATA_DEPENDENT and run.derived_rate == "public"
+    return moves and run.adjacency == "add-remove" and scheme_of(run).independent and run.dataset_size is not None
+
+
+def held_for(run: Run, sizes: tuple[int, int] | None) -> str:
+    """For which dataset sizes a number holds, where that matters; `sizes`: the range that was asked about."""
+    if not size_matters(run):
+        return ""
+    return "for this N only" if sizes is None else f"for every N from {sizes[0]:,} to {sizes[1]:,}"
+
+
+def _sums_held(run: Run, sizes: tuple[int, int] | None) -> str:
+    """The noisy sums, with the dataset sizes that a number holds for where that matters."""
+    held = held_for(run, sizes)
+    if held and sizes is not None:
+        return f"{SUMS[run.normalization]}, {held}"
+    return f"{sums_text(run)} (for this N; other dataset sizes may leak more)" if held else sums_text(run)
+
+
+def _of_size(text: str, run: Run) -> str:
+    """What the divisor is for this dataset and its neighbors: the numbers may be others where N is another."""
+    size = run.dataset_size
+    if size is None or not size_matters(run):
+        return text
+    if run.normalization != "floor":
+        return f"{text}, with N = {size:,} and one record more or fewer"
+    around = (size - 1, size, size + 1)
+    divisors = [divisor_of(run, near) for near in around]
+    if len(set(divisors)) == 1:
+        return f"{text}, which is {divisors[0]:,} for N = {size:,} and one record more or fewer"
+    values, near = ([f"{number:,}" for number in numbers] for numbers in (divisors, around))
+    return f"{text}, which is {', '.join(values[:2])} and {values[2]} for N = {', '.join(near[:2])} and {near[2]}"
+
+
 def _of_batches(text: str, run: Run) -> str:
     """Of batches cut from an order N q is N over their number."""
     if not scheme_of(run).equal_batches:
-        return text
+        return _of_size(text, run)
     size, batches = run.dataset_size, run.steps_per_epoch
     if "floor(N q)" in text and size is not None and scheme_of(run).whole_epochs:
         stays = run.adjacency != "add-remove" or (size - 1) // batches == (size + 1) // batches
@@ -180,15 +262,45 @@ def assumed_settings(run: Run) -> dict[str, object]:
     return {key: known[key] for key in run.assumed if key in known}
 
 
-def left_open(runs: Sequence[Run]) -> dict[str, object]:
-    """Of what nobody named, what a description that is wrong about the loop most often leaves out."""
-    return {
-        key: value
-        for run in runs
-        for key, value in assumed_settings(run).items()
-        if key in ("sampler", "normalization", "derived_rate")
-        or (key == "reshuffle" and run.total_steps > run.steps_per_epoch)
-    }
+def taken_as_public(run: Run) -> tuple[str, ...]:
+    """Numbers that one record more or fewer would move in a loop that computes them from its dataset, and that are
+    taken to be fixed and public although no key of a run says so.
+    """
+    if run.adjacency != "add-remove" or run.batch_size is None:
+        return ()
+    return scheme_of(run).taken_as_public(run)
+
+
+def assumptions(runs: Sequence[Run]) -> dict[str, str]:
+    """All that nobody named of runs by its name, each with a phrase that says what it is taken to be.
+
+    Of several phases, what one leaves open.
+
+    Reports, the gate and forms print this list, so that none of them leaves out what another says.
+    """
+    settings = [item for run in runs for item in assumed_settings(run).items()]
+    found = {key.replace("_", " "): f"{key.replace('_', ' ')} {value}" for key, value in settings}
+    if found.get("derived rate") == "derived rate public":
+        found["derived rate"] = "the rate B/N taken as public"
+    if counted := dict.fromkeys(_epoch_text(run) for run in runs if "last_batch" in run.assumed and leaves_over(run)):
+        found["steps per epoch"] = f"steps per epoch {' and '.join(counted)}"
+    found |= {name.replace("_", " "): f"the {name} taken as public" for run in runs for name in taken_as_public(run)}
+    if any(run.unit is None for run in runs):
+        found["privacy unit"] = "privacy unit one record"
+    return found
+
+
+def leaves_over(run: Run) -> bool:
+    """Whether steps were computed from epochs, counting full batches only of records that are not used up by them."""
+    if run.epochs is None or run.last_batch == "keep":
+        return False
+    return whole(1 / run.mean_rate) is None if run.sizes is None else run.sizes[0] % run.sizes[1] > 0
+
+
+def _epoch_text(run: Run) -> str:
+    """How many steps an epoch was counted as, and why."""
+    rate = f"1 / {rate_text(run.mean_rate)}" if run.sizes is None else f"{run.sizes[0]:,} / {run.sizes[1]:,}"
+    return f"floor({rate}) = {run.steps_per_epoch:,}"
 
 
 def last_batch_matters(run: Run) -> bool:
@@ -197,41 +309,58 @@ def last_batch_matters(run: Run) -> bool:
     return assumed and run.sizes is not None and (run.adjacency == "add-remove" or run.sizes[0] % run.sizes[1] > 0)
 
 
-def adjacency_notice(runs: Sequence[Run]) -> str:
+def easier_text(runs: Sequence[Run], verb: str, shown: str = "") -> str:
+    """Whether it is easier to tell that somebody was in the data at all than what zero-out or substitute is about.
+
+    It is where adding or removing changes the number of batches, or where a lower bound says so: `shown`, epsilon under
+    add-remove. Else it may be.
+    """
+    counted = list(dict.fromkeys(side for run in runs for side in scheme_of(run).counted(run)))
+    if len(counted) > 1:
+        return f"is easier to {verb}: no finite epsilon holds for adding or for removing one"
+    if counted:
+        known = f" (for {other_side(counted[0])} one {shown})" if shown else ""
+        return f"is easier to {verb}: no finite epsilon holds for {counted[0]} one{known}"
+    return f"is easier to {verb}: {shown} for adding or removing one" if shown else f"may be easier to {verb}"
+
+
+def adjacency_notice(runs: Sequence[Run], shown: str = "") -> str:
     """That zero-out was chosen where nobody named the neighbors, or that the numbers are for adding or removing alone,
-    and what is not promised; else empty.
+    and what is not promised; else empty. `shown`: epsilon under add-remove, where it is known (`easier_text`).
     """
     run = runs[0] if runs else None
     if side := only_side(runs):
-        other = "removing" if side == "adding" else "adding"
+        nothing = promised_to_nobody(runs).replace("It promises", "They promise")
         return (
-            f"The numbers are for {side} one {unit_name(runs)} only: {other} one changes the number of batches, which "
-            "anybody can count, and no finite epsilon holds for that."
+            f"The numbers are for {side} one {unit_name(runs)} only: {other_side(side)} one changes the number of "
+            f"batches, which anybody can count, and no finite epsilon holds for that. {nothing}".rstrip()
         )
     if run is None or "adjacency" not in run.assumed or run.adjacency != "zero-out":
         return ""
     return (
         f"Nobody named the neighboring relation, and {scheme_of(run).why_zero_out(run)}: so the numbers are for "
         f"zero-out (the gradients of one {unit_name(runs)} become zero, and its place in the batches stays). Whether a "
-        f"{unit_name(runs)} was in the data at all is add-remove, and may be easier to tell."
+        f"{unit_name(runs)} was in the data at all is add-remove, and {easier_text(runs, 'tell', shown)}."
     )
 
 
-def scope_text(runs: Sequence[Run], executed: str = "") -> str:
+def scope_text(runs: Sequence[Run], executed: str = "", sizes: tuple[int, int] | None = None) -> str:
     """The end of a sentence that begins with a guarantee: for whom, for which run, against whom.
 
-    `executed`: what was executed, where the runs only reveal at least as much.
+    `executed`: what was executed, where the runs only reveal at least as much. `sizes`: the range of dataset sizes that
+    it holds for, where one was asked about.
     """
     drawn = " and then ".join(
         dict.fromkeys(
             f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''} of {batches_text(run)}, with noise "
-            f"multiplier {claim_digits(run.noise_multiplier, 8)} and {sums_text(run)}"
+            f"multiplier {claim_digits(run.noise_multiplier, 8)} and {_sums_held(run, sizes)}"
             for run in runs
         )
     )
     drawn = f"{executed}, {AT_MOST} {drawn}" if executed else drawn
-    whole = f"for {neighbors_text(runs[0])}, in {drawn}, against an adversary who {_SEEN[runs[0].view]}"
-    return in_units(whole, runs[0])
+    unseen = unseen_text(runs)
+    adversary = _SEEN[runs[0].view] + (f", but {unseen}" if unseen else "")
+    return in_units(f"for {shared_neighbors(runs)}, in {drawn}, against an adversary who {adversary}", runs[0])
 
 
 def scope_record(runs: Sequence[Run]) -> dict[str, object]:
@@ -243,11 +372,16 @@ def scope_record(runs: Sequence[Run]) -> dict[str, object]:
     return {
         "sampler": joined([batches_text(run) for run in runs]),
         "adjacency": runs[0].adjacency,
-        "neighbors": neighbors_text(runs[0]),
+        "neighbors": shared_neighbors(runs),
         "view": runs[0].view,
         "adversary": VIEWS[runs[0].view],
         "unit": unit_text(runs[0]),
         "released": joined([f"{sums_text(run)} of clipped gradients, of every step" for run in runs]),
-        "assumed": list(dict.fromkeys(name for run in runs for name in assumed_settings(run))),
+        "assumed": list(
+            dict.fromkeys(
+                [name for run in runs for name in assumed_settings(run)]
+                + [f"public {name}".replace(" ", "_") for run in runs for name in taken_as_public(run)]
+            )
+        ),
         "conditions": [FIXED],
     }

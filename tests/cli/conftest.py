@@ -40,7 +40,7 @@ class GaussianMeasurement:
 
     def __init__(self, runs):
         self.runs = runs
-        self.executed = ""
+        self.executed, self.watched = "", None
         self.mu = math.sqrt(sum(run.noise_multiplier**-2 for run in runs))
         self.notes = ("The bracket is one percent wide.",)
         self.tolerance = 0.05

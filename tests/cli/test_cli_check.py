@@ -279,9 +279,9 @@ def test_numbers_in_a_file_are_not_believed(folder) -> None:
     ("arguments", "status"),
     [
         (("measure", "--run", "shuffled.toml", "--fail-on", "refuted"), 4),
-        (("measure", "--run", "shuffled.toml", "--fail-on", "open"), 3),
+        (("measure", "--run", "shuffled.toml", "--fail-on", "undecided"), 3),
         (("measure", "--run", "shuffled.toml", "--fail-on", "open", "--fail-on", "refuted"), 4),
-        (("measure", "--run", "private.toml", "--fail-on", "refuted", "--fail-on", "open"), 0),
+        (("measure", "--run", "private.toml", "--fail-on", "refuted", "--fail-on", "undecided"), 0),
         (("measure", "--run", "private.toml", "--fail-on", "falsified"), 2),
         (("compare", "private.toml", "shuffled.toml", "--fail-on", "refuted"), 4),
         (("compare", "private.toml", "private.toml", "--fail-on", "refuted"), 0),
@@ -293,6 +293,12 @@ def test_fail_on(arguments, status, folder) -> None:
     result = run(*arguments)
     assert result.exit_code == status, result.output
     assert bool(result.stdout) is (status != 2)
+
+
+def test_nothing_is_refuted_of_other_neighbors(folder) -> None:
+    """The claim is not about a substituted record: the condition is refused, whatever the numbers are."""
+    result = run("measure", "--run", "shuffled.toml", "--adjacency", "substitute", "--fail-on", "refuted")
+    assert (result.exit_code, "can never happen here" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("claim", "status"), [("0.01,1e-5", 4), ("50,1e-5", 0)])
@@ -326,10 +332,11 @@ def test_what_a_run_file_leaves_out_is_said_to_be_assumed(folder) -> None:
     """A sampler and a divisor that nobody named; nothing where both are."""
     run_file = "sample_rate = 0.01\nsteps = 10\nnoise_multiplier = 2.0\n"
     (folder / "silent.toml").write_text(run_file)
-    (folder / "named.toml").write_text(run_file + "sampler = 'poisson'\nnormalization = 'none'\n")
+    whose = "adjacency = 'add-remove'\nview = 'worst-case'\nunit = 'user'\nrecords_per_unit = 1\n"
+    (folder / "named.toml").write_text(run_file + "sampler = 'poisson'\nnormalization = 'none'\n" + whose)
     silent, named = (run("check", name, *BUDGET) for name in ("silent.toml", "named.toml"))
     assert (silent.exit_code, named.exit_code) == (0, 0)
-    assert "Assumed, because not given: sampler poisson, normalization none." in silent.stdout
+    assert "Assumed, because not given: sampler poisson, normalization none, adjacency" in silent.stdout
     assert "Assumed" not in named.stdout
 
 
@@ -338,14 +345,17 @@ def test_what_a_run_file_leaves_out_is_said_to_be_assumed(folder) -> None:
     [
         ("sampler = 'shuffle'\nepochs = 2\n", "Assumed, because not given: reshuffle every-epoch."),
         ("sampler = 'shuffle'\nepochs = 2\nreshuffle = 'once'\n", ""),
-        ("sampler = 'shuffle'\nepochs = 1\n", ""),
-        ("sampler = 'poisson'\nepochs = 2\n", "Assumed, because not given: derived_rate public."),
+        ("sampler = 'shuffle'\nepochs = 1\n", "Assumed, because not given: reshuffle every-epoch."),
+        ("sampler = 'poisson'\nepochs = 2\n", "Assumed, because not given: the rate B/N taken as public."),
         ("sampler = 'poisson'\nepochs = 2\nderived_rate = 'public'\n", ""),
     ],
 )
 def test_the_order_and_the_rate_are_said_to_be_assumed(given, said, folder) -> None:
     """One order for all epochs, and a rate that moves, have a larger epsilon."""
     fixed = "dataset_size = 105\nbatch_size = 10\nnoise_multiplier = 9.0\nnormalization = 'none'\nlast_batch = 'drop'\n"
+    fixed += "adjacency = 'add-remove'\nview = 'worst-case'\nunit = 'user'\nrecords_per_unit = 1\n"
+    if "poisson" in given:
+        fixed = fixed.replace("= 105", "= 100")
     (folder / "run.toml").write_text(
         (fixed if "shuffle" in given else fixed.replace("last_batch = 'drop'\n", "")) + given
     )

@@ -237,7 +237,8 @@ def test_compare_calls_more_noise_more_private_only_when_the_jaws_prove_it(calip
 
 def test_compare_reads_the_other_way_round_too(calipers, measured_with, run_files):
     output = calipers("compare", *run_files(quiet={}, loud={"noise_multiplier": 2.0})).stdout
-    assert output.startswith("sigma 2 is certainly more private than sigma 1, at every false positive rate")
+    won = "sigma 2 is certainly more private than sigma 1, at every false positive rate"
+    assert " ".join(output.split()).startswith(f"{won}, but for differences below 1e-9 in the true positive rate.")
     assert "sigma 2 (loud.toml): 3 steps" in output
 
 
@@ -255,3 +256,22 @@ def test_compare_refuses(refused, measured_with, run_files):
 
 
 # reproduce
+
+
+@pytest.mark.slow
+def test_a_search_that_aims_far_beyond_all_noise_stays_in_its_range(calipers) -> None:
+    """A cycle of 60,000 groups: extrapolated, the logarithm of the noise left the doubles (OverflowError)."""
+    run = (
+        "--sampler",
+        "cyclic-poisson",
+        "--sample-rate",
+        0.5,
+        "--epochs",
+        2,
+        "--cycle",
+        60000,
+        "--noise-multiplier",
+        1,
+    )
+    found = calipers("calibrate", *run, "--clip-count-noise", 0.7, "--epsilon", 5.0, "--delta", 1e-5)
+    assert (found.exit_code, "2.49" in found.stdout) == (0, True)

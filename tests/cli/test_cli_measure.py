@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 
 import pytest
@@ -125,3 +126,13 @@ def test_a_run_file_and_its_phases_are_measured_together(calipers, measured_with
 def test_the_note_of_a_dropped_remainder_reaches_the_reader(calipers, measured_with):
     result = calipers("measure", "--dataset-size", 10, "--batch-size", 3, "--epochs", 1, "--noise-multiplier", 1)
     assert "floor(10/3) = 3 steps" in " ".join(result.stdout.split())
+
+
+@pytest.mark.slow
+def test_ordinary_words_of_a_note_are_no_options(calipers):
+    """A note about all noisy sums, where keys become options: '--steps' stood in it for a word."""
+    words = "measure --dataset-size 49980 --sample-rate 1/98 --steps 2940 --noise-multiplier 1 --tolerance 0.05"
+    result = calipers(*words.split(), "--normalization", "floor", "--dimension", 1_000_000)
+    said = " ".join(result.stdout.split())
+    assert "the length of the noise alone, in all coordinates of all noisy sums, tells beyond doubt" in said
+    assert not re.search(r"\b(and|or|over|of|all) --", said)

@@ -81,12 +81,13 @@ def test_the_checklist_asks_back_what_no_measurement_knows(found, measurement) -
 
 
 def test_the_checklist_says_what_each_answer_is_based_on(found, measurement) -> None:
-    """Epsilon on the measurement, the unit on whoever described the run, what was told on the teller."""
+    """Epsilon on the measurement, the loop on who looked, an unnamed unit on nothing, what was told on the teller."""
     told = {"side_channels": "None."}
     text = render(disclose(measurement, about=told, how="probed"), "checklist")
     basis = {row.split(" | ")[0][2:]: row.split(" | ")[-1].rstrip("| ") for row in text.splitlines() if row[:2] == "| "}
     assert basis["Privacy parameter"] == "the measurement"
-    assert basis["Unit of privacy"].endswith("as its receipt says, from running the implementation as a black box")
+    assert "as its receipt says, from running the implementation as a black box" in basis["Algorithm"]
+    assert basis["Unit of privacy"] == "assumed: nobody stated it"
     assert basis["Side channels"] == "the deployer's word"
     assert basis["Data collection exposure"] == "nothing yet"
 

@@ -150,7 +150,7 @@ def test_a_comparison_comes_as_the_file_of_the_command_line(explorer, form: str,
     assert status == 200
     sent, written = (" ".join(text.split()) for text in (content.decode(), Path(f"out.{form}").read_text("utf-8")))
     for pair in explorer.post("/api/compare", body)[1]["verdicts"]:
-        said = pair["sentence"].split(" (up to")[0]  # what follows has marks of its own in HTML
+        said = pair["sentence"].split(", but for")[0]  # what follows has marks of its own in HTML
         assert said in sent
         assert said in written
     assert headers["content-disposition"] == f'attachment; filename="calipers-compare.{form}"'

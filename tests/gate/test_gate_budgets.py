@@ -133,3 +133,48 @@ def test_nothing_is_proven_is_said_once() -> None:
     assert found.outcome.exit_status == 1
     assert found.sentence.count("Nothing is proven") == 1
     assert len(str(found.to_dict()["run_sha256"])) == 64
+
+
+@pytest.fixture
+def below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A subfolder of a project with a budget; its run file brings a budget that allows anything."""
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (folder / "sub").mkdir()
+    (folder / "sub" / "run.toml").write_text("sample_rate = 1\nsteps = 9\nnoise_multiplier = 1.0\n[calipers]\n" + LOOSE)
+    monkeypatch.chdir(folder / "sub")
+    return folder / "sub"
+
+
+LOOSE = "epsilon = 1000\ndelta = 1e-5\n"
+
+
+@pytest.mark.parametrize("table", ["[tool.calipers]\n", "[calipers]\n", "[tool.calipers]\nruns = ['run.toml']\n"])
+@pytest.mark.parametrize("named", [(), ("run.toml",)])
+def test_a_table_without_a_budget_removes_none(table, named, below) -> None:
+    """An empty table in a subfolder hid the project's epsilon of 1: a run file that allows itself 1000 passed."""
+    (below / "pyproject.toml").write_text(table)
+    said = "A run file may only be stricter" if "runs" in table or named else "Nothing to check"
+    refused(run(*named), said)
+
+
+def test_runs_of_the_nearest_table_and_the_budget_further_up(below) -> None:
+    """The list in the subfolder is what is checked, with paths from there."""
+    (below / "pyproject.toml").write_text("[tool.calipers]\nruns = ['run.toml']\n")
+    (below / "run.toml").write_text(PRIVATE)
+    assert run().exit_code == 0
+    (below / "run.toml").write_text(PRIVATE.replace("2.0", "0.5"))
+    assert run().exit_code == 4
+
+
+@pytest.mark.parametrize("part", ["epsilon = 3", "delta = 0.1", "adjacency = 'zero-out'", "view = 'isolated'"])
+def test_half_a_budget_below_another_is_refused(part, below) -> None:
+    """It hid the other one, and the run file could fill in the rest."""
+    (below / "pyproject.toml").write_text(f"[tool.calipers]\n{part}\n")
+    (below / "run.toml").write_text(PRIVATE)
+    refused(run("run.toml"), f"has {part.split()[0]} but not", "write the whole budget")
+    refused(run("run.toml", *BUDGET), "write the whole budget")
+    (below.parent / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert run("run.toml", *BUDGET).exit_code in (0, 2)
+    (below / "pyproject.toml").write_text("[tool.calipers]\nepsilon = 3\ndelta = 1e-5\n")
+    (below.parent / "pyproject.toml").write_text(PROJECT)
+    assert run("run.toml").exit_code == 0  # a whole one is the nearest one's own business

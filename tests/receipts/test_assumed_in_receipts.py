@@ -12,7 +12,12 @@ from calipers.cli import main
 from calipers.provenance import digest
 
 SILENT = "dataset_size = 1000\nbatch_size = 10\nsteps = 20\nnoise_multiplier = 2.0\n"
-SAID = "sampler = 'poisson'\nnormalization = 'none'\nderived_rate = 'public'\n"
+SAID = (
+    "sampler = 'poisson'\nnormalization = 'none'\nderived_rate = 'public'\nadjacency = 'add-remove'\n"
+    "view = 'worst-case'\nunit = 'user'\nrecords_per_unit = 1\n"
+)
+EPOCHS = "dataset_size = 15000\nbatch_size = 8000\nepochs = 40\nnoise_multiplier = 9.0\n"
+BATCHES = "details of the batches (last one, order, public rate)"
 BUDGET = ("--epsilon", "9", "--delta", "1e-5")
 
 
@@ -24,7 +29,7 @@ def call(*arguments: str):
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name, text in (("silent", SILENT), ("said", SILENT + SAID)):
+    for name, text in (("silent", SILENT), ("said", SILENT + SAID), ("epochs", EPOCHS), ("both", EPOCHS + SAID)):
         Path(f"{name}.toml").write_text(text)
         Path(f"{name}.json").write_text(CliRunner().invoke(main, ["measure", f"{name}.toml", "--json"]).stdout)
         assert call("receipt", f"{name}.toml", "-o", f"{name}.receipt.json")[0] == 0
@@ -33,34 +38,98 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_json_and_receipts_say_what_was_assumed(folder) -> None:
     """As the run file does; the file itself writes defaults down like anything else."""
-    everything = "Assumed, because not given: sampler poisson, normalization none, derived_rate public."
+    everything = (
+        "Assumed, because not given: sampler poisson, normalization none, adjacency add-remove, view worst-case, "
+        "the rate B/N taken as public, privacy unit one record."
+    )
     for name in ("silent.toml", "silent.json"):
         assert everything in call("check", name, *BUDGET)[1], name
     for name in ("said.toml", "said.json"):
         assert "Assumed" not in call("check", name, *BUDGET)[1], name
-    said = "Assumed in the receipt, because not given: sampler, divisor, batches."
+    said = f"Assumed in the receipt, because not given: sampler, divisor, adjacency, view, {BATCHES}, privacy unit."
     assert said in call("check", "silent.receipt.json", *BUDGET)[1]
+    for name in ("silent", "said"):
+        assert "Assumed, because" not in call("check", f"{name}.receipt.json", *BUDGET)[1], name
     assert "Assumed in" not in call("check", "said.receipt.json", *BUDGET)[1]
 
 
+@pytest.mark.parametrize("end", ["toml", "json", "receipt.json"])
+def test_an_epoch_of_whole_batches_is_said_to_be_assumed(end, folder) -> None:
+    """An ordinary loop takes two batches of 15,000 records in 8,000s; one epoch was counted as one step, unsaid."""
+    counted = "steps" if end == "receipt.json" else "steps per epoch floor(15,000 / 8,000) = 1"
+    assert f", {counted}, " in call("check", f"epochs.{end}", *BUDGET)[1]
+    assert f"because not given: {counted}." in call("check", f"both.{end}", *BUDGET)[1]
+    report = " ".join(CliRunner().invoke(main, ["measure", "epochs.toml"]).stdout.split())
+    assert "steps per epoch floor(15,000 / 8,000) = 1, privacy unit one record" in report
+
+
+def test_check_and_the_report_have_one_list(folder) -> None:
+    """The report's had neighbors, adversary and unit as well."""
+    start = "Assumed, because not given: "
+    report = " ".join(CliRunner().invoke(main, ["measure", "silent.toml", "--delta", "1e-5"]).stdout.split())
+    listed = report.partition(start)[2].partition(".")[0]
+    assert listed.count(",") == 5
+    assert f"{start}{listed}." in call("check", "silent.toml", *BUDGET)[1]
+
+
+def test_who_names_the_neighbors_of_a_budget_assumes_none(folder) -> None:
+    """Nor the adversary."""
+    named = call("check", "silent.toml", *BUDGET, "--adjacency", "add-remove", "--view", "worst-case")[1]
+    assert "the rate B/N taken as public, privacy unit one record." in named
+    assert "normalization none, the rate B/N" in named
+
+
+def test_a_public_rate_that_was_stated_is_not_assumed_of_its_receipt(folder) -> None:
+    """The receipt does not say so, and `check` said it of its own."""
+    text = call("check", "said.receipt.json", *BUDGET)[1]
+    assert "taken as public" not in text
+
+
 def test_verify_receipt_names_the_facts_that_nobody_declared(folder) -> None:
-    """Sampler and divisor among them."""
-    known = "declared by whoever trained, but for what nobody stated and is assumed ("
+    """Nobody stated them, so nobody declared them."""
     silent, said = (call("verify-receipt", f"{name}.receipt.json")[1] for name in ("silent", "said"))
-    assert f"{known}batches, " in silent or f"{known}sampler, " in silent
-    assert "sampler" in silent.partition(known)[2].partition(")")[0]
-    assert "sampler" not in said.partition(known)[2].partition(")")[0]
+    assert (
+        f"Nobody stated, so assumed: sampler, divisor, adjacency, view, {BATCHES}, privacy unit. The rest is "
+        "declared by whoever trained. A measurement can verify neither."
+    ) in silent
+    assert "That the training was this run is declared by whoever trained; a measurement cannot verify it." in said
 
 
-@pytest.mark.parametrize("name", ["silent.toml", "silent.json", "silent.receipt.json"])
-def test_an_export_does_not_call_declared_what_was_assumed(name, folder) -> None:
-    """It said: as declared by whoever trained, and that the run meets the assumptions of standard accounting."""
-    text = call("export", name)[1]
-    assert "as declared by whoever trained (assumed, not stated: sampler" in text
-    assert "whose assumptions this run, as described, meets." in text
-    text = call("export", "said.toml")[1]
-    assert "as declared by whoever trained; run SHA-256" in text
-    assert "whose assumptions this run meets." in text
+OPEN = {
+    "silent.toml": "sampler poisson, normalization none, adjacency add-remove, view worst-case, the rate B/N "
+    "taken as public, privacy unit one record",
+    "silent.receipt.json": f"sampler, divisor, adjacency, view, {BATCHES}, privacy unit",
+    "epochs.receipt.json": f"sampler, steps, divisor, adjacency, view, {BATCHES}, privacy unit",
+}
+OPEN["silent.json"] = OPEN["silent.toml"]
+
+
+@pytest.mark.parametrize("form", ["short", "model-card", "checklist"])
+@pytest.mark.parametrize("name", OPEN)
+def test_an_export_does_not_call_declared_what_was_assumed(name, form, folder) -> None:
+    """It said: as declared by whoever trained, and called unit and neighbors declared in any case."""
+    text = call("export", name, "--form", form)[1].replace("\\", "")
+    assert f"as declared by whoever trained (assumed, not stated: {OPEN[name]})" in text
+    assert "this run, as described, meets." in text
+
+
+def test_an_export_of_what_was_stated_calls_it_declared(folder) -> None:
+    """A receipt's as well, and it adds nothing of its own."""
+    for name in ("said.toml", "said.receipt.json"):
+        text = call("export", name)[1]
+        assert "as declared by whoever trained; run SHA-256" in text, name
+        assert "whose assumptions this run meets." in text, name
+
+
+@pytest.mark.parametrize("end", ["toml", "receipt.json"])
+def test_the_checklist_says_whether_unit_and_neighbors_were_assumed(end, folder) -> None:
+    """Both rows were based on what whoever trained had declared."""
+    for name, assumed in (("silent", True), ("said", False)):
+        text = CliRunner().invoke(main, ["export", f"{name}.{end}", "--form", "checklist"]).stdout
+        rows = [line for line in text.splitlines() if line.startswith(("| Unit of privacy", "| Neighboring datasets"))]
+        assert len(rows) == 2
+        for row in rows:
+            assert row.endswith("| assumed: nobody stated it |") is assumed, row
 
 
 def test_an_export_of_a_receipt_that_contradicts_its_run_is_refused(folder) -> None:

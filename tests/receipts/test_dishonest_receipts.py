@@ -238,6 +238,31 @@ def test_the_gate_says_what_became_of_a_receipt(honest) -> None:
     assert "The run itself, measured again: the budget of epsilon = 0.5 at delta = 1e-5 is exceeded" in result.stdout
 
 
+@pytest.mark.parametrize("key", ["conditions", "reasons"])
+def test_the_gate_repeats_what_a_receipt_says_against_itself(key, honest) -> None:
+    """A probe's alarm stands among the conditions: within the budget, but not without a word of it."""
+    Path("r.json").write_text(json.dumps(honest))
+    assert "The receipt says" not in call("check", "r.json", *BUDGET).stdout
+    honest["executed"][key].append("noise: missing in one layer")
+    Path("r.json").write_text(json.dumps(resealed(honest)))
+    result = call("check", "r.json", *BUDGET)
+    assert result.exit_code == 0
+    assert 'The receipt says, unverified: "noise: missing in one layer"' in result.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_receipt_of_thousands_of_deltas_is_not_measured(command, honest) -> None:
+    """Every delta costs a measurement of whoever verifies it; Calipers writes none of that size."""
+    (row,) = honest["measurement"]["epsilon"]
+    honest["measurement"]["epsilon"] = [{**row, "delta": 1e-5 + number * 1e-12} for number in range(101)]
+    Path("r.json").write_text(json.dumps(resealed(honest)))
+    result = call(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "states epsilon at 101 deltas, and a receipt has at most 100" in result.stderr
+    with pytest.raises(InputError, match="at 100 deltas at most, got 101"):
+        receipt(RUN, deltas=[1e-5 + number * 1e-12 for number in range(101)])
+
+
 def test_a_receipt_without_a_run_states_nothing() -> None:
     """No facts, no claim, no notes where nothing is proven; the reason is quoted at the gate."""
     nothing = {"findings": [], "run": None, "reason": PRAISE}

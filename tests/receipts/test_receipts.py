@@ -69,6 +69,23 @@ def test_what_somebody_named_is_declared_and_a_default_is_assumed() -> None:
         assert {facts[fact] for fact in ("sample rate", "steps", "noise multiplier")} == {"declared"}
 
 
+def test_a_rate_that_was_computed_from_the_sizes_is_derived() -> None:
+    """B/N is not what anybody declared; a receipt that calls it declared, as earlier ones do, is confirmed."""
+    run = Run(dataset_size=1000, batch_size=100, steps=3, noise_multiplier=4.0)
+    record = json.loads(json.dumps(receipt(run)))
+    rate = next(one for one in record["executed"]["facts"] if one["fact"] == "sample rate")
+    assert (rate["value"], rate["how"]) == (0.1, "derived")
+    assert complaints(record, schema_of("receipt"), schema_of("receipt")) == []
+    assert verify_receipt(record).standing is Confirmation.CONFIRMED
+    rate["how"] = "declared"
+    assert verify_receipt(resealed(record)).standing is Confirmation.CONFIRMED
+    named = json.loads(json.dumps(receipt(run.replace(sample_rate=0.1))))
+    rate = next(one for one in named["executed"]["facts"] if one["fact"] == "sample rate")
+    assert rate["how"] == "declared"
+    rate["how"] = "derived"
+    assert verify_receipt(resealed(named)).standing is Confirmation.CONTRADICTED
+
+
 EPOCHS = {"dataset_size": 1050, "batch_size": 100, "epochs": 2, "noise_multiplier": 4.0}
 
 

@@ -9,13 +9,14 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from calipers.auditing.audit import audit
+from calipers.auditing.bounds import SplitScores
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.choosing import distinguisher_for
 from calipers.auditing.verdict import AuditOutcome
 from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits
 from calipers.reports.answers import Questions, answer
-from calipers.reports.audit_figures import curve_figures
+from calipers.reports.audit_figures import attacker_table, curve_figures
 from calipers.reports.audited import brief_audit, report_audit
 from calipers.reports.document import Figure, Number, Prose, Quote, Table
 from calipers.reports.html import to_html
@@ -118,14 +119,14 @@ def test_every_number_says_which_way_it_is_a_bound(report):
 
 
 def test_verdicts_name_what_they_are_about(report):
-    """The claim and the upper bound are judged in sentences that say so; equal sentences are said once."""
+    """Standard accounting and the upper bound are judged in sentences that say so; equal sentences are said once."""
     prose = [block.text for block in report.document.sections[0].blocks if isinstance(block, Prose)]
     assert prose
-    assert all(text.startswith("Judged against the ") for text in prose)
-    named = " ".join(text.partition(". ")[0] for text in prose)
-    assert "claim" in named
+    assert all(text.startswith("Against ") for text in prose)
+    named = " ".join(text.partition(" the audit says: ")[0] for text in prose)
+    assert "standard accounting" in named
     assert "upper bound" in named
-    assert len({text.partition(". ")[2] for text in prose}) == len(prose)
+    assert len({text.partition(" the audit says: ")[2] for text in prose}) == len(prose)
 
 
 def test_the_paragraph_names_the_terms(report):
@@ -180,7 +181,7 @@ def test_a_table_has_no_empty_column(played):
     result, _ = played
     bare = without(result, "upper")
     (shown,) = [block for block in brief_audit(bare).sections[0].blocks if isinstance(block, Table)]
-    assert shown.columns[2:] == ("claim",)
+    assert shown.columns[2:] == ("standard accounting",)
     bare = without(bare, "claim")
     (shown,) = [block for block in brief_audit(bare).sections[0].blocks if isinstance(block, Table)]
     assert len(shown.columns) == 2
@@ -200,3 +201,79 @@ def test_code_that_exceeds_the_proof_is_another_run(played):
     for wrong in ("The truth lies between", "The upper bound is a proof", "hold only if the noise"):
         assert wrong not in page
     assert result.mu.upper == measure(RUN).gdp(result.mu.at).mu.upper
+
+
+def test_standard_accounting_is_no_claim(played):
+    """Where nobody claimed anything, what is judged is called what it is; a pair that was given is a claim."""
+    result, _ = played
+    assert "standard accounting (Poisson)" in result.verdict.message
+    assert "claim" not in result.verdict.message
+    assert result.verdict.to_dict()["against"] == "claim"
+    assert "words" not in result.verdict.to_dict()
+    assert dataclasses.replace(result.verdict, words="").judged == "the claim"
+
+
+def test_an_audit_finds_no_less_than_guessing(played):
+    """The attacker may toss a coin: no row of the attack is below its false positive rate."""
+    result, _ = played
+    for row in attacker_table(result, None).rows:
+        assert row[1].exact >= row[0].exact
+
+
+def test_what_counts_only_part_of_the_trials_is_told_from_what_counts_all(played, report):
+    """Bounds count the trials that did not choose their test; the band of curves and 'consistent' has no choice."""
+    result, _ = played
+    assert result.trials == 2000
+    assert {bound.trials for bound in (*result.epsilon, *result.delta, result.mu)} == {(1500, 1500)}
+    rng = np.random.default_rng(7)
+    absent, present = rng.normal(size=100), rng.normal(1.0, size=100)
+    one, other = SplitScores(absent, present), SplitScores(absent[::-1], present[::-1])  # others choose
+    assert one.delta(0.0).value != other.delta(0.0).value
+    assert np.array_equal(one.band.absent_above, other.band.absent_above)
+    assert one.band.absent_above.size == 200
+    section = next(section for section in report.document.sections if section.title == "The audit")
+    words = next(block.text for block in section.blocks if isinstance(block, Prose))
+    assert (
+        "the tests of the table 'What it shows' and of a rejection, and those bounds count only the others; " in words
+    )
+    assert "'consistent' hold at all thresholds at once and count every trial." in words
+
+
+def reported(result) -> str:
+    (line,) = (block.text for block in report_audit(result, RUN).document.opening if isinstance(block, Quote))
+    return line
+
+
+def test_an_audit_reports_what_it_tested_and_what_it_could_not_have_seen(played):
+    """Of a result without any lower bound: no leakage shown, and how large an excess the audit would have missed."""
+    result, _ = played
+    sure = f"{result.target_name}, 2,000 trials for each hypothesis"
+    assert f"one pair of datasets ({sure}" in reported(result)
+    assert (
+        f"shows, with confidence 0.95, that epsilon at delta = 1e-5 is at least {floor_digits(result.epsilon[0].value)}"
+        in (reported(result))
+    )
+    nothing = {
+        name: tuple(dataclasses.replace(bound, value=0.0) for bound in getattr(result, name))
+        for name in ("epsilon", "delta")
+    }
+    empty = dataclasses.replace(result, **nothing, mu=dataclasses.replace(result.mu, value=0.0))
+    widest = max((empty.verdict, empty.upper_verdict), key=lambda found: found.excluded)
+    assert widest.excluded > 0
+    said = reported(empty)
+    assert "shows no leakage (epsilon at delta = 1e-5 at least 0, confidence 0.95); an excess of up to " in said
+    excess = float(said.partition("an excess of up to ")[2].split()[0])
+    assert widest.excluded <= excess <= 1.01 * widest.excluded
+    assert (
+        f"in delta over {widest.judged}, at a tested epsilon, is not excluded for this score. An audit proves no "
+        "privacy." in said
+    )
+    unheld = dataclasses.replace(empty, verdict=None, upper_verdict=None)
+    assert "could not have seen" not in reported(unheld)
+
+
+def test_what_an_audit_was_blind_to_is_not_said_of_a_stronger_attack(played):
+    """Whoever reads "a stronger attack might. It was blind" takes the attack for blind."""
+    result, _ = played
+    stands = dataclasses.replace(result.verdict, outcome=AuditOutcome.CONSISTENT)
+    assert "A stronger attack might. This audit was blind to" in stands.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -9,9 +10,12 @@ import stat
 import pytest
 
 from calipers.errors import InputError
+from calipers.measure import measure
+from calipers.measure.watched import OtherNeighbors, Watched
 from calipers.reports.answers import Questions
 from calipers.reports.files import check_report_path, write_report, write_whole
 from calipers.reports.report import report_measurement
+from calipers.run import ADJACENCIES, Run
 
 
 @pytest.mark.parametrize("name", ["out.html", "out.MD", "out.json", "a.b.html", "with space.md"])
@@ -42,6 +46,27 @@ def test_a_bad_path_is_refused_with_a_remedy(tmp_path, name, message):
     os.mkfifo(tmp_path / "pipe.html")
     with pytest.raises(InputError, match=message):
         check_report_path(f"{tmp_path}/{name}")
+
+
+def test_the_record_of_a_training_is_measured_and_other_things_are_refused_in_a_sentence(tmp_path):
+    """It was an AttributeError, though write_receipt takes a record."""
+
+    class Record:
+        def why_not(self):
+            return ()
+
+        def measure(self):
+            measured = measure(Run(sample_rate=0.1, steps=3, noise_multiplier=2.0))
+            unknown = OtherNeighbors((), False, "nothing is proven of that")
+            others = tuple((adjacency, unknown) for adjacency in ADJACENCIES)
+            return dataclasses.replace(measured, watched=Watched("Opacus 1.6.0", others))
+
+    text = write_report(Record(), tmp_path / "out.md").read_text("utf-8")
+    assert "Known from a record attached to the training" in text
+    assert "ask for one" in text
+    assert "Calipers can also test the code" not in text
+    with pytest.raises(InputError, match=r"record of attach, got Run; measure it first"):
+        write_report(Run(sample_rate=0.1, steps=3, noise_multiplier=2.0), tmp_path / "run.md")
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):

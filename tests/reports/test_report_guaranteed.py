@@ -59,3 +59,42 @@ def test_no_finite_epsilon_follows_below_the_stated_delta() -> None:
     assert "No finite epsilon at delta = 1e-6 follows" in report.document.verdict
     assert "The regret" not in to_markdown(report.document)
     assert "explicit attack tells" not in to_markdown(report.document)
+
+
+def test_neighbors_that_nobody_named_are_assumed() -> None:
+    """The line to report, the table and the JSON say so; neighbors that were named are not marked."""
+    for guarantee, assumed in ((Guarantee(mu=1.0), True), (Guarantee(mu=1.0, adjacency="add-remove"), False)):
+        report = report_measurement(measure(guarantee), Questions())
+        page = to_markdown(report.document)
+        assert ("adding or removing one record (assumed)" in page) is assumed
+        assert ("| adjacency | add-remove (assumed) |" in page) is assumed
+        assert report.record["measurement"]["scope"]["assumed"] == (["adjacency"] if assumed else [])
+
+
+def test_a_mu_that_cannot_exist_is_not_called_unproven() -> None:
+    """With a mass delta in the clear no mu is finite up to a smaller delta0: nothing is left to prove."""
+    report = report_measurement(measure(Guarantee(epsilon=2.5, delta=1e-6)), Questions())
+    page = to_markdown(report.document)
+    assert "| mu up to delta0 = 1e-10 | infinite | none is finite |" in page
+    assert "Some mechanism with this guarantee has no finite mu up to delta0 = 1e-10." in page
+    assert "proven" not in report.record["measurement"]["notes"][-1]
+
+
+def test_a_stated_mu_speaks_of_no_steps_and_its_profile_is_exact() -> None:
+    """The attack is on some Gaussian mechanism; proof and attack of the profile differ in the last digit alone."""
+    measured = measure(Guarantee(mu=1.0))
+    page = to_markdown(report_measurement(measured, Questions()).document)
+    assert "in every step" not in page
+    assert "the Gaussian mechanism of sensitivity mu and noise 1" in page
+    assert "| 0.81862 | 0.16267 | 0.16268 |" in page
+
+
+def test_a_stated_mechanism_need_not_train_and_what_its_numbers_leave_out_is_a_section() -> None:
+    """As the page about reports promises; nothing speaks of a training, or of a model."""
+    page = to_markdown(report_measurement(measure(Guarantee(epsilon=1.0, delta=1e-5)), Questions()).document)
+    assert "compares the same release from two neighboring datasets, which differ by adding or removing one" in page
+    for training in ("two trainings", "a model trained", "seen this model"):
+        assert training not in page
+    left_out = page.partition("### What the numbers do not cover")[2].partition("\n### ")[0]
+    assert "whether it has this guarantee was not examined" in left_out
+    assert "the guarantee is read as one for adding or removing one record" in left_out

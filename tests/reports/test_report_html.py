@@ -128,6 +128,12 @@ def test_a_comparison_is_complete(pages):
     assert legend.count("mu-GDP bound (delta0 = 1e-10)") == 4
 
 
+def test_delta0_is_subtracted_from_false_negative_rates_and_added_to_all_else(pages):
+    """What may be shown with that probability lowers the attacker's misses."""
+    heads = re.findall(r"mu-GDP bound \(([+-]) delta0\)", pages["measure"])
+    assert heads == ["-", "+", "+"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_picture_has_words_and_a_table(pages, kind):
     """An image has a title and a description, and its figure a table of numbers."""

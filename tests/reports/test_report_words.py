@@ -18,15 +18,16 @@ from calipers.bracket import Bracket
 from calipers.measure import measure
 from calipers.measure.composed import RECORD_ORIENTATIONS, sum_rule
 from calipers.numerics.decimals import ceil_digits, setting
-from calipers.reports.answers import Questions, meaningless
+from calipers.reports.answers import Questions, answer, meaningless
+from calipers.reports.attacker import attacker_section
 from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Table, visible
-from calipers.reports.evidence import licensed, references
+from calipers.reports.evidence import evidence_rows, licensed, references
 from calipers.reports.figures import profile_figure, rate_figures
 from calipers.reports.paragraph import GOOD_REGRET, paragraph, report_this, rounded_regret
 from calipers.reports.readings import Standing
 from calipers.reports.remedies import remedies
 from calipers.reports.report import asked
-from calipers.reports.sections import attacker_section, claim_section, numbers_section
+from calipers.reports.sections import claim_section, numbers_section
 from calipers.reports.standing import badges, claim_cell, is_closed, verdict
 from calipers.reports.words import describe
 from calipers.run import Run
@@ -174,23 +175,24 @@ def test_every_tabulated_number_bounds_the_truth_in_its_direction(fixed_measurem
     """Five Gaussian releases are exactly mu-GDP: the tables of all three curves enclose the closed forms."""
     answers, _ = asked(fixed_measurement, Questions())
 
-    def delta(epsilon):
-        return ndtr(-epsilon / MU + MU / 2) - math.exp(epsilon) * ndtr(-epsilon / MU - MU / 2)
+    def delta(epsilon, mu):
+        return ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2)
 
+    printed = float(ceil_digits(answers.mu.upper))
     even, rare = rate_figures(fixed_measurement, answers)
     truths = [
-        (even, lambda a: ndtr(-ndtri(a) - MU)),
-        (rare, lambda a: ndtr(ndtri(a) + MU)),
+        (even, lambda a, mu: ndtr(-ndtri(a) - mu)),
+        (rare, lambda a, mu: ndtr(ndtri(a) + mu)),
         (profile_figure(fixed_measurement, answers), delta),
     ]
     for figure, truth in truths:
         for place, low, high, fit in figure.table.rows:
-            exact = float(truth(place.exact))
-            assert (low.direction, high.direction, fit.direction) == (AT_LEAST, AT_MOST, "")
+            exact = float(truth(place.exact, MU))
+            assert (low.direction, high.direction) == (AT_LEAST, AT_MOST)
             # The closed forms have errors of their own, of about 1e-15 beside numbers up to 1.
             assert float(low.text) <= exact + 1e-15
             assert exact - 1e-15 <= float(high.text)
-            assert fit.exact == pytest.approx(exact, rel=1e-3, abs=2e-10)
+            assert fit.exact == pytest.approx(float(truth(place.exact, printed)), rel=1e-6, abs=2e-10)
 
 
 def test_what_an_attacker_gets_is_spelled_as_in_the_table_of_all_numbers(answers):
@@ -202,18 +204,19 @@ def test_what_an_attacker_gets_is_spelled_as_in_the_table_of_all_numbers(answers
 
 
 def test_the_remedy_for_shuffled_batches_is_measured(answers):
-    """First to leave a record over, then balls-and-bins; each with the bracket of the changed run."""
+    """First to leave a record over, then balls-and-bins, then coins; each with the bracket of the changed run."""
     measurement = measure(SHUFFLED)
     found = remedies(measurement, asked(measurement, Questions())[0])
     assert found[0].change == {"last_batch": "drop", "batch_size": 24, "epochs": 1}
     assert found[1].change == {"sampler": "balls-and-bins"}
-    for remedy in found[:2]:
+    assert found[2].change == {"sampler": "poisson"}
+    for remedy in found[:3]:
         expected = measure(SHUFFLED.replace(**remedy.change, adjacency=SHUFFLED.adjacency)).epsilon(1e-5)
         assert remedy.epsilon.lower == expected.lower
         # What was asked before decides where the nodes of a shuffled epoch's profile stand: both are bounds.
         assert remedy.epsilon.upper == pytest.approx(expected.upper, rel=5e-3)
     assert found[0].epsilon.upper < measurement.epsilon(1e-5).upper
-    assert "calipers calibrate" in found[2].text
+    assert "calipers calibrate" in found[3].text
 
 
 def test_a_data_dependent_divisor_is_to_be_made_public(answers, fixed_measurement):
@@ -242,7 +245,9 @@ def test_the_remedy_of_varying_sizes_divides_by_a_constant(answers):
     assert second.change == {"sampler": "balls-and-bins", "normalization": "constant"}
     assert second.epsilon is not None
     assert ", and divide by a public constant: " in second.sentence
-    others = [remedy for remedy in offered if remedy is not second]
+    assert offered[2].change == second.change | {"sampler": "poisson"}
+    assert offered[2].epsilon is not None
+    others = [remedy for remedy in offered if remedy not in offered[1:3]]
     assert not any("normalization" in remedy.change for remedy in others)  # equal batches: dividing changes nothing
 
 
@@ -252,6 +257,23 @@ def test_evidence_is_listed_once_and_cited_in_full(answers):
     cited = references([reading.bracket.upper_evidence for reading in answers(1.0, 2.0, 3.0).readings])
     assert any("Gaussian Differential Privacy" in text for text in cited)
     assert any("Reporting Differential Privacy" in text for text in cited)
+
+
+def test_every_theorem_behind_an_upper_value_is_named():
+    """What composes epochs, what competes, and what mu is read off by; of a Gaussian mu is its shift."""
+    run = Run(sampler="shuffle", dataset_size=205, batch_size=20, epochs=2, noise_multiplier=2.0, adjacency="zero-out")
+    shuffled, fixed = (answer(measure(one), Questions()) for one in (run, run.replace(sampler="deterministic")))
+    rows = {row.licenses: row.statement for row in evidence_rows(shuffled.evidence().items())}
+    proof = rows["every upper value but mu and its regret"]
+    assert "(Chua et al. 2024, Lemma B.2)" in proof
+    assert "2 dominating pairs are composed (Zhu, Dong, Wang 2022, Theorem 10)" in proof
+    assert "Gomez et al. 2025, Proposition C.1" in rows["mu up to delta0 = 1e-10 (upper)"]
+    cited = " ".join(references(list(shuffled.evidence()), with_mu=True))
+    assert all(
+        name in cited for name in ("Characteristic Function", "How Private are DP-SGD", "reported with its regret")
+    )
+    rows = {row.licenses: row.statement for row in evidence_rows(fixed.evidence().items())}
+    assert "Proposition C.1" not in rows["every upper value"]
 
 
 @pytest.mark.parametrize(("value", "text"), [(1e-5, "1e-5"), (0.01, "0.01"), (3.0, "3"), (2.5e-10, "2.5e-10")])
@@ -314,11 +336,14 @@ def test_a_true_positive_rate_says_which_answer_it_is_about(fpr, answer) -> None
 
 def test_a_test_names_its_answer_and_a_pair_is_written_out():
     """'Present' above the threshold of the ratio of present to absent; both distributions of a step are there."""
-    forward, backward = (sum_rule(0.5, order) for order in RECORD_ORIENTATIONS)
+    forward, backward = (sum_rule(0.7, order, 0.5) for order in RECORD_ORIENTATIONS)
     assert forward.startswith("say 'present' when")
-    assert forward.endswith("ratios of present to absent exceeds 0.5")
+    assert (
+        "ratios of present to absent exceeds 0.5 (the computation used rounded ratios and the threshold 0.7; this test "
+        in forward
+    )
     assert backward.startswith("say 'absent' when")
-    assert backward.endswith("ratios of absent to present exceeds 0.5")
+    assert "ratios of absent to present exceeds 0.5 (" in backward
     found = measure(Run(sample_rate=0.1, steps=10, noise_multiplier=2.0))
     lower, upper = found.explain()
     assert "N(0, 1) where the record is absent, (1 - q) N(0, 1) + q N(1/s, 1) where present" in upper.statement

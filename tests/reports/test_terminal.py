@@ -137,7 +137,7 @@ def test_powers_and_letters_have_one_spelling(reports, kind):
 def test_a_delta_that_lets_records_out_is_noted():
     run = Run(dataset_size=10_000_000, batch_size=1000, steps=10, noise_multiplier=5.0)
     notes = list(meaningless(answer(cp.measure(run), Questions())))
-    assert notes[0].startswith("delta = 1e-5 is not below 1/N = 1e-7")
+    assert notes[0].startswith("delta = 1e-5 is not below 1/N = 1/10,000,000")
     assert "delta = 1e-8" in notes[0]
     assert not list(meaningless(answer(cp.measure(run), Questions(deltas=(1e-8,)))))
 
@@ -145,11 +145,11 @@ def test_a_delta_that_lets_records_out_is_noted():
 @pytest.mark.parametrize(
     ("size", "delta", "said"),
     [
-        (60_000, 1e-5, "delta = 1e-5 is not far below 1/N = 1.67e-5"),
+        (60_000, 1e-5, "delta = 1e-5 is not far below 1/N = 1/60,000"),
         (60_000, 1e-6, ""),  # what the note asks for: 0.1/N, rounded down
         (60_000, 2e-6, "such as delta = 1e-6."),
         (10_000, 1e-5, ""),
-        (10_001, 1e-5, "is not far below 1/N = 1e-4"),
+        (10_001, 1e-5, "is not far below 1/N = 1/10,001"),
     ],
 )
 def test_a_delta_above_a_tenth_of_one_in_n_is_noted(size, delta, said):
@@ -164,8 +164,10 @@ def test_an_epsilon_beyond_meaning_and_nothing_hidden_are_noted():
     run = Run(dataset_size=100, batch_size=100, epochs=50, noise_multiplier=0.5, sampler="deterministic")
     notes = " ".join(meaningless(answer(cp.measure(run), Questions())))
     assert "An epsilon above 20 says next to nothing" in notes
-    assert "Nothing is hidden" in notes
+    assert "Next to nothing is hidden: an explicit attack tells whether a record was used with" in notes
     assert "Every record is in every batch" in notes
+    unit = answer(cp.measure(run.replace(unit="user", records_per_unit=2)), Questions())
+    assert "tells whether the records of a user were used with" in " ".join(meaningless(unit))
 
 
 # Objects show themselves.

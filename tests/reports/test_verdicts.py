@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from calipers.bracket import Side
+from calipers.measure import measure
+from calipers.reports.answers import Questions, answer
 from calipers.reports.comparison import Order, nowhere_below, order_of
+from calipers.reports.standing import verdict
 from calipers.run import Run
 
 RUN = Run(sample_rate=0.1, steps=1, noise_multiplier=1.0)
@@ -93,3 +97,12 @@ def test_equal_runs_are_the_same_however_wide_their_jaws():
 def test_different_questions_are_not_compared(change):
     other = RUN.replace(**change)
     assert order_of(measured(RUN, PERFECT, PERFECT), measured(other, WEAK, WEAK)) is Order.INCOMPARABLE
+
+
+def test_what_only_bounds_the_executed_says_that_adding_and_removing_are_left_open() -> None:
+    """A pass that broke off is bounded for zeroed-out records: the first sentence says for what nothing is proven."""
+    run = Run(dataset_size=100, batch_size=10, epochs=1, noise_multiplier=2, sampler="deterministic")
+    answers = answer(measure(run), Questions())
+    said = "for adding or removing one record nothing is proven here"
+    assert said not in verdict(answers, 1e-3)
+    assert said in verdict(dataclasses.replace(answers, executed="7 steps of shuffled batches"), 1e-3)

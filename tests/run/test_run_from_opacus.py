@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calipers.errors import ConditionError, InputError, UnsupportedError
+from calipers.errors import CalipersWarning, ConditionError, InputError, UnsupportedError
 from calipers.opacus_releases import RELEASES, VERSIONS, neighbors, opacus_numbers, quiet_size, release_of, run_keys
 from calipers.run import Run
 
@@ -140,14 +140,16 @@ def test_a_public_rate_must_be_said_aloud() -> None:
 
 def test_steps_that_are_given_are_kept() -> None:
     """50,000 records in batches of 128 are sampled at 1/391."""
-    keys = run_keys(NEWEST, dataset_size=50_000, batch_size=128, steps=10)
+    with pytest.warns(CalipersWarning, match=r"divides by 128, .* for N = 50,000 only"):
+        keys = run_keys(NEWEST, dataset_size=50_000, batch_size=128, steps=10)
     assert keys["steps"] == 10
     assert keys["sample_rate"] == 1 / 391
 
 
 def test_a_divisor_that_is_not_the_floor_of_the_sampled_rate_is_not_called_so() -> None:
     """128 = int(50,000/390) is not floor(50,000/391) = 127; it is the same for both neighbors: a constant."""
-    assert run_keys(NEWEST, dataset_size=50_000, batch_size=128, steps=1)["normalization"] == "constant"
+    with pytest.warns(CalipersWarning, match="divides by 128"):
+        assert run_keys(NEWEST, dataset_size=50_000, batch_size=128, steps=1)["normalization"] == "constant"
     assert run_keys(NEWEST, dataset_size=59_999, batch_size=600, steps=1)["normalization"] == "floor"
 
 

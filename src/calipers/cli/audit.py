@@ -77,7 +77,7 @@ _audit_options = with_options(
 @click.argument("target_name", metavar="TARGET", shell_complete=one_of(lambda: TARGETS, files=True))
 @_audit_options
 @run_options(optional=True, positional=False)
-@outlet_options("falsified", "open")
+@outlet_options("falsified", "undecided")
 def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **values: Any) -> None:
     """Run TARGET many times with and without one record, and bound what it leaks from below.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
+    from calipers.measure import Measurement
     from calipers.reports.report import Report
 
 DEFAULT_TOLERANCE = 1e-4
@@ -81,6 +83,19 @@ def calibrate_command(
     outlet.say(lambda: calibration_file(calibration, tolerance), record, lambda: brief_calibration(calibration))
 
 
+def as_measured(calibration: Calibration, measurement: Measurement) -> Calibration:
+    """What another measurement of what was found says is achieved, if it meets the target, so that a page agrees."""
+    target = calibration.target
+    if "epsilon" in target:
+        achieved = measurement.epsilon(target["delta"])
+    elif "mu" in target:
+        achieved = measurement.gdp(target["delta0"]).mu
+    else:
+        achieved = measurement.tpr(target["fpr"]) if "tpr" in target else measurement.advantage()
+    meets = achieved.upper <= next(iter(target.values()))
+    return dataclasses.replace(calibration, achieved=achieved) if meets else calibration
+
+
 def calibration_file(calibration: Calibration, tolerance: float) -> Report:
     """The report of the calibrated run, read at the target's own delta, false positive rate and delta0."""
     from calipers.reports.answers import DEFAULT_DELTA0, DEFAULT_DELTAS, DEFAULT_FPRS, Questions
@@ -94,4 +109,4 @@ def calibration_file(calibration: Calibration, tolerance: float) -> Report:
     )
     # As narrow as the last measurements of the search, so that the report shows the value that met the target.
     measurement = calibration.measured(min(max(1e-2, tolerance), 5 * tolerance))
-    return report_calibration(calibration, measurement, questions)
+    return report_calibration(as_measured(calibration, measurement), measurement, questions)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,9 +49,9 @@ def check_command(
     again, its numbers are not trusted. What else a receipt says is verified as well (see
     verify-receipt), and one that contradicts its own run is not within any budget. Behind -- every
     word is a RUN, also one that begins with a hyphen. The budget is given by options, by [calipers] in a run
-    file, or by [tool.calipers] in the nearest pyproject.toml; the first of these that has a key counts for it. A run
-    file cannot choose the isolated view, other neighbors than a budget given elsewhere names, or a larger epsilon or
-    delta than pyproject.toml; a budget that names no neighbors takes those of the run.
+    file, or by [tool.calipers] in the nearest pyproject.toml with a budget; the first of these that has a key counts
+    for it. A run file cannot choose the isolated view, other neighbors than a budget given elsewhere names, or a
+    larger epsilon or delta than pyproject.toml; a budget that names no neighbors takes those of the run.
     Without RUN, the files that `runs` in pyproject.toml names are checked.
 
     \b
@@ -94,16 +94,22 @@ def check_command(
     status = max(one.outcome.exit_status for one in found)
     if junit_path is not None:
         write(junit(found, date()), junit_path)
+    if github:
+        click.echo(github_commands(found), nl=False)
+    else:
+        _print(found, status, as_json)
+    sys.exit(status)
+
+
+def _print(found: list[Checked], status: int, as_json: bool) -> None:
+    """Every outcome, for people or as one JSON object."""
     if as_json:
         from calipers.reports.records import to_document
 
         click.echo(to_document({"exit_status": status, "runs": [one.to_dict() for one in found]}))
-    elif github:
-        click.echo(github_commands(found), nl=False)
-    else:
-        for one in found:
-            click.echo(f"{one.name}: {one.sentence}")
-    sys.exit(status)
+        return
+    for one in found:
+        click.echo(f"{one.name}: {one.sentence}")
 
 
 def _checked(files: tuple[str, ...], options: Mapping[str, object]) -> list[Checked]:
@@ -140,10 +146,9 @@ def _held(one: Described, budget: Budget) -> Checked:
     from calipers.receipts.verify import verify_receipt, with_receipt
 
     if one.runs:
-        result = check(one.runs, budget, name=one.name, attained=one.attained)
-        if one.assumed:
-            said = f"{result.sentence} Assumed in the receipt, because not given: {', '.join(one.assumed)}."
-            result = dataclasses.replace(result, sentence=said)
+        result = check(one.runs, budget, name=one.name, attained=one.attained, assumed=one.assumed)
+        if one.receipt is not None and one.in_its_words:
+            result = replace(result, sentence=f"{result.sentence} {' '.join(one.in_its_words)}")
     else:
         result = uncertified(one.name, (), budget, " ".join(one.in_its_words) or "the file says so.")
     return result if one.receipt is None else with_receipt(result, verify_receipt(one.receipt))

@@ -47,7 +47,7 @@ Compared = tuple[tuple[str, ...], list[Subject], tuple[str, ...]]
 @option("--output", FILE, "Also draw both bounds of all profiles: FILE.png or FILE.svg.", metavar="FILE")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
-@outlet_options("refuted", "open")
+@outlet_options("refuted", "undecided")
 def compare_command(
     files: tuple[str, ...],
     run_files: tuple[str, ...],

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     nargs=2,
     metavar="LOW HIGH",
 )
-@outlet_options("refuted", "open")
+@outlet_options("refuted", "undecided")
 @option(
     "--certificate",
     FILE,

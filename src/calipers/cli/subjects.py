@@ -233,14 +233,14 @@ def _stated(stated: dict[str, Any], given: dict[str, object], run_file: str | No
     if len(stated) > 1 or others:
         names = ", ".join([*(f"--{name}" for name in stated), *others])
         raise InputError(f"{names} contradict each other: state one guarantee, or describe a run.")
-    adjacency = str(given.get("adjacency", "add-remove"))
+    named = {"adjacency": str(given["adjacency"])} if "adjacency" in given else {}
     if "event" in stated:
-        return EventFile(stated["event"], adjacency)
+        return EventFile(stated["event"], **named)
     if "guarantee" in stated:
-        return Guarantee.parse(stated["guarantee"], adjacency, times)
+        return Guarantee.parse(stated["guarantee"], named.get("adjacency"), times)
     kind, value = next(iter(stated.items()))
     try:
-        said = {"mu" if kind == "mu" else "rho": value, "times": times, "adjacency": adjacency}
+        said = {"mu" if kind == "mu" else "rho": value, "times": times} | named
         return Guarantee(**said)
     except InputError as error:
         raise InputError(str(error).replace("rho=", "--zcdp ").replace("rho in", "--zcdp in")) from error

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from calipers.domains import choice
 from calipers.errors import UnsupportedError
+from calipers.gate.receipt_shape import assumed_words
 from calipers.measure import Measurement
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.provenance import origin
@@ -16,7 +17,21 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.readings import Claimed
 from calipers.reports.records import run_record
 from calipers.reports.words import describe_subject
-from calipers.scope import FIXED, FIXED_SHORT, NOT_DP, left_open, neighbors_text, scope_text, unit_text
+from calipers.scope import (
+    FIXED,
+    FIXED_SHORT,
+    NOT_DP,
+    assumptions,
+    only_side,
+    promised_to_nobody,
+    question_text,
+    scope_text,
+    shared_neighbors,
+    unit_name,
+    unit_text,
+    unseen_text,
+    verdicts,
+)
 
 _NEIGHBORS = {
     "add-remove": "Neighboring datasets differ by the presence of {unit} (unbounded differential privacy).",
@@ -36,16 +51,25 @@ _KNOWN = {
 }
 
 
+_UNSEEN = ("adjacency", "view", "privacy unit")
+"""What a record or a probe does not see either."""
+_SCOPE = {"unit": ("unit", "privacy unit"), "neighbors": ("neighbors", "adjacency"), "view": ("view",)}
+"""What the numbers are about, as receipts and run files call it; all else is about the loop."""
+
+
 @dataclass(frozen=True)
 class Disclosure:
-    """The answers of a measurement, how the run is known, and `about`, what somebody says about the data product."""
+    """The answers of a measurement, how the run is known, and `about`, what somebody says about the data product.
+
+    `assumed` is the list of the receipt, where there is one.
+    """
 
     answers: Answers
     how: str = "declared"
     attained: bool = True
     conditions: tuple[str, ...] = ()
     about: Mapping[str, object] = field(default_factory=dict)
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[str, ...] | None = None
 
     @property
     def row(self) -> Claimed:
@@ -69,7 +93,9 @@ class Disclosure:
         said = f"({epsilon}, {delta})-differentially private, by proof"
         if self.isolated:
             said = f"epsilon at most {epsilon} at delta = {delta}, by proof ({NOT_DP})"
-        return f"{said}, {scope_text(self.answers.runs, self.answers.executed)}, {FIXED_SHORT}."
+        found = self.answers
+        scope = scope_text(found.runs, found.executed, found.dataset_sizes)
+        return f"{said}, {scope}; {FIXED_SHORT}. {promised_to_nobody(found.runs)}".rstrip()
 
     @property
     def shown(self) -> str:
@@ -81,8 +107,7 @@ class Disclosure:
         """What neighboring datasets are, in a sentence."""
         runs = self.answers.runs
         general = dict.fromkeys(_NEIGHBORS[run.adjacency].format(unit=unit_text(run)) for run in runs)
-        exactly = dict.fromkeys(f"The guarantee is for {neighbors_text(run)}." for run in runs)
-        return " ".join((*general, *exactly))
+        return " ".join((*general, f"The guarantee is for {shared_neighbors(runs)}."))
 
     @property
     def unit(self) -> str:
@@ -99,7 +124,25 @@ class Disclosure:
     @property
     def adversary(self) -> str:
         """Whom the guarantee holds against, in a sentence."""
-        return " ".join(dict.fromkeys(_VIEWS[run.view] for run in self.answers.runs))
+        unseen = unseen_text(self.answers.runs)
+        said = dict.fromkeys(_VIEWS[run.view] for run in self.answers.runs)
+        return " ".join((*said, *([f"It {unseen}."] if unseen else [])))
+
+    def attackers(self, chance: str) -> str:
+        """How likely an attacker finds a given one at one false alarm in 100, of those that the numbers are about.
+
+        Where they are not about whether somebody was in the data, that is not said of the members.
+        """
+        runs, name = self.answers.runs, unit_name(self.answers.runs)
+        side, adjacency = only_side(runs), runs[0].adjacency
+        chance = f"with probability at most {chance}"
+        if side == "adding":
+            found = "by the number of batches, those whose data were used can be found for certain"
+            return f"at one false alarm in 100 a given {name} that is added to the data is found {chance}; {found}."
+        if adjacency == "add-remove":
+            return f"at one false alarm in 100 a given member is found {chance}."
+        asked, (yes, _) = question_text(adjacency, name), verdicts(adjacency)
+        return f"they decide {asked}; at one false alarm in 100 '{yes}' is said, where it is right, {chance}."
 
     @property
     def training(self) -> str:
@@ -113,9 +156,26 @@ class Disclosure:
 
     @property
     def open(self) -> str:
-        """What nobody stated of how batches are drawn and divided; a record that watched has seen it."""
-        here = [f"{k} {v}" for k, v in left_open(self.answers.runs).items()] if self.how == "declared" else []
-        return ", ".join((*self.assumed, *here))
+        """What nobody stated: the receipt's own list, or what the run leaves open."""
+        return ", ".join(assumed_words(self._open.values()))
+
+    @property
+    def loop_open(self) -> bool:
+        """Whether some of it is about the loop: how batches are drawn and divided, and how many there are."""
+        return not self._open.keys() <= {name for names in _SCOPE.values() for name in names}
+
+    def basis_of(self, what: str) -> str:
+        """What is said of the unit or the neighbors is based on."""
+        assumed = not self._open.keys().isdisjoint(_SCOPE[what])
+        return "assumed: nobody stated it" if assumed else f"the run, {self.known}"
+
+    @property
+    def _open(self) -> dict[str, str]:
+        """What nobody stated by its name, and in words."""
+        if self.assumed is not None:
+            return {name: name for name in self.assumed}
+        found = assumptions(self.answers.runs)
+        return {key: text for key, text in found.items() if self.how == "declared" or key in _UNSEEN}
 
     @cached_property
     def origin(self) -> dict[str, object]:
@@ -131,11 +191,11 @@ def disclose(
     attained: bool = True,
     conditions: Sequence[str] = (),
     about: Mapping[str, object] | None = None,
-    assumed: Sequence[str] = (),
+    assumed: Sequence[str] | None = None,
 ) -> Disclosure:
     """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven.
 
-    `assumed`: what nobody stated, as a receipt names it; what the runs leave open is named in any case.
+    `assumed`: what nobody stated, as a receipt names it; without one, what the runs leave open is named.
     """
     choice("how", how, tuple(_KNOWN))
     if not measurement.runs:
@@ -145,7 +205,12 @@ def disclose(
         )
     answers = answer(measurement, Questions(deltas=tuple(deltas), fprs=(0.01,)))
     found = Disclosure(
-        answers, how, attained, tuple(dict.fromkeys((FIXED, *conditions))), dict(about or {}), tuple(assumed)
+        answers,
+        how,
+        attained,
+        tuple(dict.fromkeys((FIXED, *conditions))),
+        dict(about or {}),
+        None if assumed is None else tuple(assumed),
     )
     if not math.isfinite(found.row.bracket.upper):
         raise UnsupportedError(

@@ -25,7 +25,7 @@ def short_lines(found: Disclosure) -> list[str]:
         f"Guarantee: {found.guarantee}",
         f"Attack: {_attack(found)}",
         f"Whole curve: {_mu(found)}",
-        f"Attackers: at one false alarm in 100 they find at most {_percent(answers.tpr[0][1].upper)} of the members.",
+        f"Attackers: {found.attackers(ceil_digits(answers.tpr[0][1].upper, 3))}",
         f"Training: {found.training}",
         f"Privacy unit: {found.unit}. {found.neighbors}",
         f"Adversary: {found.adversary}",
@@ -86,8 +86,9 @@ def _topics(found: Disclosure) -> list[tuple[str, str, str]]:
     return [
         ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}", measured),
         ("Variant of differential privacy", f"{found.guarantee} {_mu(found)}", measured),
-        ("Unit of privacy", f"{found.unit[0].upper()}{found.unit[1:]}. {found.beyond_unit}", described),
-        ("Neighboring datasets", found.neighbors, described),
+        ("Unit of privacy", f"{found.unit[0].upper()}{found.unit[1:]}. {found.beyond_unit}",
+         found.basis_of("unit")),
+        ("Neighboring datasets", found.neighbors, found.basis_of("neighbors")),
         asked("Composition", "other_releases", "Is the same data used in any other release? Epsilons of several "
               "releases add up; the measurement is about this training alone."),
         ("Algorithm", f"DP-SGD. {found.training}", described),
@@ -115,7 +116,8 @@ def _attack(found: Disclosure) -> str:
 def _mu(found: Disclosure) -> str:
     answers = found.answers
     if math.isinf(answers.mu.upper):
-        return f"no finite mu is proven up to delta0 = {setting(answers.delta0)}."
+        none = "no mu is finite" if math.isinf(answers.mu.lower) else "no finite mu is proven"
+        return f"{none} up to delta0 = {setting(answers.delta0)}."
     mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
     fits = "does not sum up the curve"
     if regret < GOOD_REGRET:
@@ -128,14 +130,10 @@ def _claim(found: Disclosure) -> str:
     answers, row = found.answers, found.row
     claim = f"Poisson accounting of the undivided sum would claim epsilon = {ceil_digits(row.claim)}"
     if answers.as_accounted:
-        return f"{claim}, whose assumptions this run{', as described,' if found.open else ''} meets."
+        return f"{claim}, whose assumptions this run{', as described,' if found.loop_open else ''} meets."
     state = row.standing
     if state is Standing.ELSEWHERE:
         return f"{claim}, which is about adding or removing one record."
     if state is Standing.REFUTED and found.attained:
         return f"{claim}, which an explicit attack refutes."
     return f"{claim}, which is {'' if state is Standing.COVERED else 'not '}proven to hold."
-
-
-def _percent(rate: float) -> str:
-    return f"{ceil_digits(100 * rate, 3)} %"

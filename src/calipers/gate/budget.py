@@ -6,9 +6,11 @@
     runs = ["run.toml"]          # pyproject.toml only: what `calipers check` looks at when it is given nothing
 
 What is said nearest wins, key by key: options of the command, then the run file, then pyproject.toml. There is no
-default delta: a budget without one is no budget. A run file may be stricter than its project, never looser: a larger
-epsilon or delta is refused, and which guarantee the budget is about, neighbors and view, is decided where the budget
-is given. A pyproject.toml that cannot be read is refused: nobody knows which rule stood in it.
+default delta: a budget without one is no budget. A run file, or the marker of a test, may be stricter than its project,
+never looser: a larger epsilon or delta is refused, and which guarantee the budget is about, neighbors and view, is
+decided where the budget is given. A pyproject.toml that cannot be read is refused: nobody knows which rule stood in it.
+The nearest one with a budget counts; a table without a key of a budget hides none further up, and half a budget below
+another is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, choice
 from calipers.errors import InputError
@@ -28,6 +31,7 @@ BUDGET_KEYS = ("epsilon", "delta", "adjacency", "view")
 TABLE = "calipers"
 
 
+_USUAL_VIEW = "worst-case"
 _NUMBERS = {"epsilon": NON_NEGATIVE, "delta": OPEN_UNIT}
 
 
@@ -49,12 +53,17 @@ class Budget:
     about; a run in the other view is refused.
     """
 
+    names_view: ClassVar[bool] = False
+    """Whether the view was given: an attribute of every budget, and no key of it."""
+
     epsilon: float
     delta: float
     adjacency: str | None = None
-    view: str = "worst-case"
+    view: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "names_view", bool(self.view))
+        object.__setattr__(self, "view", self.view or _USUAL_VIEW)
         for name in _NUMBERS:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
         if self.adjacency is not None:
@@ -63,7 +72,7 @@ class Budget:
         choice("view", self.view, VIEWS)
 
     def asked_of(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """The runs, about the budget's adjacency where they name none themselves.
+        """The runs, about the budget's adjacency where they name none themselves; a view that both have is named.
 
         Args:
             runs: the phases of one run.
@@ -71,9 +80,15 @@ class Budget:
         Returns:
             The same, each with its own adjacency or the budget's.
         """
-        if self.adjacency is None:
-            return runs
-        return tuple(run.replace(adjacency=self.adjacency) if "adjacency" in run.assumed else run for run in runs)
+        return tuple(self._asked_of(run) for run in runs)
+
+    def _asked_of(self, run: Run) -> Run:
+        given: dict[str, object] = {}
+        if self.adjacency is not None and "adjacency" in run.assumed:
+            given["adjacency"] = self.adjacency
+        if self.names_view and "view" in run.assumed and run.view == self.view:
+            given["view"] = self.view
+        return run.replace(**given) if given else run
 
     def about(self, runs: tuple[Run, ...]) -> None:
         """Refuse runs that answer another question than the budget asks.
@@ -117,37 +132,45 @@ def configured(*places: Mapping[str, object]) -> Budget:
     return Budget(**merged)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
 
-def refuse_looser(own: Mapping[str, object], options: Mapping[str, object], project: Mapping[str, object]) -> None:
-    """Refuse the budget table of a run file that allows more, or promises less, than the budget given elsewhere.
+def refuse_looser(
+    own: Mapping[str, object],
+    options: Mapping[str, object],
+    project: Mapping[str, object],
+    *,
+    speaker: tuple[str, str] = ("[calipers]", "A run file"),
+) -> None:
+    """Refuse the budget of a run file, or of a test's marker, that allows more, or promises less, than one elsewhere.
 
     Args:
-        own: what the run file says under [calipers].
+        own: what the run file says under [calipers], or the marker.
         options: what whoever checks says, which counts in any case.
         project: what pyproject.toml says.
+        speaker: how a sentence calls the place of `own`, and what has it.
 
     Raises:
         InputError: `own` has a larger epsilon or delta than the project, or says view = "isolated" or an adjacency,
             and the places that give the budget do not agree.
     """
+    place_said, holder = speaker
     given = {key: value for place in (project, options) for key, value in place.items() if value is not None}
     if not set(given) & set(BUDGET_KEYS):
         return
     for key in _NUMBERS:
-        if options.get(key) is not None or key not in own or key not in project:
+        if options.get(key) is not None or own.get(key) is None or key not in project:
             continue
         if _number(key, own[key]) > _number(key, project[key]):
             raise InputError(
-                f"[calipers] allows {key} up to {own[key]!r}, and the project's budget in pyproject.toml up to "
-                f"{project[key]!r}. A run file may only be stricter: leave {key} out there, or change the project's."
+                f"{place_said} allows {key} up to {own[key]!r}, and the project's budget in pyproject.toml up to "
+                f"{project[key]!r}. {holder} may only be stricter: leave {key} out there, or change the project's."
             )
-    for key, decided in (("view", given.get("view", Budget.view)), ("adjacency", given.get("adjacency"))):
+    for key, decided in (("view", given.get("view", _USUAL_VIEW)), ("adjacency", given.get("adjacency"))):
         said = own.get(key)
-        if said in (None, decided, Budget.view) or decided is None:
+        if said in (None, decided, _USUAL_VIEW) or decided is None:
             continue
         if key == "adjacency" and adjacency_named(str(said)) == adjacency_named(str(decided)):
             continue
         raise InputError(
-            f"[calipers] says {key} = {said!r}, but the budget is given elsewhere and is about {decided!r}; leave "
+            f"{place_said} says {key} = {said!r}, but the budget is given elsewhere and is about {decided!r}; leave "
             f"{key} out there, or say it where the budget is given."
         )
 
@@ -175,17 +198,53 @@ def settings_of(path: str | Path, *, runs_allowed: bool = False) -> dict[str, ob
 
 
 def find_settings(folder: Path | None = None) -> tuple[Path | None, dict[str, object]]:
-    """The nearest pyproject.toml with a budget table, from `folder` (the current one) upwards, and the table.
+    """The budget that counts in a folder (the current one), and the run files listed nearest to it.
+
+    The budget is that of the nearest pyproject.toml, from the folder upwards, whose table has a key of a budget: a
+    table without one removes no budget further up. The runs are those of the nearest table that lists any.
+
+    Returns:
+        The file that lists the runs, from whose folder they are seen, or else that of the budget; and the settings.
 
     Raises:
-        InputError: one on the way cannot be read, so that nobody knows whether it has the table.
+        InputError: a file on the way cannot be read, so that nobody knows whether it has the table; or the nearest
+            budget is not whole, and there is another one further up.
     """
     start = (Path.cwd() if folder is None else folder).absolute()
+    lists: tuple[Path, object] | None = None
+    half: tuple[Path, dict[str, object]] | None = None
     for place in (start, *start.parents):
         candidate = place / "pyproject.toml"
-        if candidate.is_file() and _tables(read_toml(str(candidate), "project file")):
-            return candidate, settings_of(candidate, runs_allowed=True)
-    return None, {}
+        if not candidate.is_file() or not _tables(read_toml(str(candidate), "project file")):
+            continue
+        table = settings_of(candidate, runs_allowed=True)
+        if lists is None and "runs" in table:
+            lists = candidate, table["runs"]
+        if not table.keys() & set(BUDGET_KEYS):
+            continue
+        if half is not None:
+            raise InputError(_not_mixed(*half, candidate))
+        if _NUMBERS.keys() <= table.keys():
+            return _together(candidate, table, lists)
+        half = candidate, table
+    return _together(None, {}, lists) if half is None else _together(*half, lists)
+
+
+def _together(
+    place: Path | None, budget: Mapping[str, object], lists: tuple[Path, object] | None
+) -> tuple[Path | None, dict[str, object]]:
+    """The keys of the budget, and the runs with the file that lists them."""
+    settings = {key: value for key, value in budget.items() if key in BUDGET_KEYS}
+    return (place, settings) if lists is None else (lists[0], settings | {"runs": lists[1]})
+
+
+def _not_mixed(place: Path, table: Mapping[str, object], further: Path) -> str:
+    given = [key for key in BUDGET_KEYS if key in table]
+    missing = [key for key in _NUMBERS if key not in table]
+    return (
+        f"{place}: the budget has {' and '.join(given)} but not {' and '.join(missing)}, and {further} has a budget "
+        "too. Budgets of two files are not mixed: write the whole budget into the nearer one, or none."
+    )
 
 
 def _tables(record: Mapping[str, object]) -> dict[str, object]:

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from calipers.bracket import Bracket
 from calipers.errors import CertificationError, UnsupportedError
 from calipers.gate.budget import Budget
+from calipers.gate.receipt_shape import assumed_words
 from calipers.measure import Measurement, measure
-from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.phases import as_phases
 from calipers.provenance import digest
 from calipers.run import Run
@@ -29,8 +30,8 @@ from calipers.scope import (
     FIXED_SHORT,
     NOT_DP,
     adjacency_notice,
+    assumptions,
     last_batch_matters,
-    left_open,
     only_side,
     scope_text,
 )
@@ -85,7 +86,12 @@ class Checked:
 
 
 def check(
-    run: Run | Sequence[Run] | Measurement, budget: Budget, *, name: str = "the run", attained: bool = True
+    run: Run | Sequence[Run] | Measurement,
+    budget: Budget,
+    *,
+    name: str = "the run",
+    attained: bool = True,
+    assumed: Sequence[str] | None = None,
 ) -> Checked:
     """Hold a run, its phases or a measurement against the budget.
 
@@ -94,6 +100,7 @@ def check(
         budget: what is allowed.
         name: of the run, in sentences.
         attained: if false the run only bounds what was executed from above, and no attack on it counts.
+        assumed: what its receipt calls assumed, for a run that stands in one; else what the run leaves open is named.
 
     Returns:
         The outcome with a sentence; that nothing can be certified is an outcome too.
@@ -116,7 +123,7 @@ def check(
     if sided and outcome is Outcome.WITHIN:
         outcome = Outcome.UNPROVEN
     warning = _large_delta(runs, budget)
-    sentence = f"{warning}{_sentence(bracket, budget, outcome, sided)} {_scope(runs)}".rstrip()
+    sentence = f"{warning}{_sentence(bracket, budget, outcome, sided)} {_scope(runs, assumed)}".rstrip()
     return Checked(name, runs, budget, outcome, sentence, bracket, bool(warning))
 
 
@@ -127,7 +134,7 @@ def uncertified(name: str, runs: tuple[Run, ...], budget: Budget, reason: str) -
     return Checked(name, runs, budget, Outcome.UNCERTIFIED, said)
 
 
-def _scope(runs: Sequence[Run]) -> str:
+def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
     """What the numbers are about."""
     if not runs:
         return ""
@@ -135,9 +142,11 @@ def _scope(runs: Sequence[Run]) -> str:
     said = " Nobody said what becomes of a last, shorter batch: it is taken to be dropped."
     notices = [said] if any(map(last_batch_matters, runs)) else []
     notices += [f" {text}" for text in (adjacency_notice(runs),) if text]
-    if named := left_open(runs):
-        notices.append(f" Assumed, because not given: {', '.join(f'{k} {v}' for k, v in named.items())}.")
-    return f"The numbers are {scope_text(runs)}, {FIXED_SHORT}.{isolated}{''.join(notices)}"
+    listed = list(assumptions(runs).values()) if assumed is None else list(assumed_words(assumed))
+    if listed:
+        where = "" if assumed is None else " in the receipt"
+        notices.append(f" Assumed{where}, because not given: {', '.join(listed)}.")
+    return f"The numbers are {scope_text(runs)}, and hold only if {FIXED_SHORT}.{isolated}{''.join(notices)}"
 
 
 def _large_delta(runs: Sequence[Run], budget: Budget) -> str:
@@ -145,7 +154,7 @@ def _large_delta(runs: Sequence[Run], budget: Budget) -> str:
     size = runs[0].dataset_size if runs else None
     if budget.delta * (size or 2) < 1.0:
         return ""
-    below = "1/N for two records or more" if size is None else f"1/N = {nearest_digits(1 / size, 3)}"
+    below = "1/N for two records or more" if size is None else f"1/N = 1/{size:,}"
     return (
         f"Warning: the budget's delta = {setting(budget.delta)} is not below {below}; it allows publishing a record "
         "outright now and then. "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -32,8 +32,11 @@ RUN_FACTS = {
 """How a receipt calls what a run says."""
 SCOPE_FACTS = ("batches", "neighbors", "unit")
 """What the numbers are about, in words."""
+_ASSUMED_WORDS = {"batches": "details of the batches (last one, order, public rate)", "unit": "privacy unit"}
 STATED_FACTS = ("clipping norm", "noise source")
 PROBE_FACT = "probe: "
+MOST_DELTAS = 100
+"""At which a receipt states epsilon: each is measured again by whoever verifies it."""
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -43,6 +46,12 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
     "number": (int, float),
 }
+
+
+def assumed_words(facts: Iterable[str]) -> tuple[str, ...]:
+    """Facts that were assumed, as a sentence lists them; "neighbors" is the adjacency once more, in words."""
+    given = tuple(facts)
+    return tuple(_ASSUMED_WORDS.get(fact, fact) for fact in given if fact != "neighbors" or "adjacency" not in given)
 
 
 def checked_receipt(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -67,6 +76,8 @@ def checked_receipt(record: Mapping[str, Any]) -> Mapping[str, Any]:
     rows = record["measurement"]["epsilon"]
     if not rows:
         raise InputError("it states no epsilon at any delta.")
+    if len(rows) > MOST_DELTAS:
+        raise InputError(f"it states epsilon at {len(rows):,} deltas, and a receipt has at most {MOST_DELTAS}.")
     for row in rows:
         OPEN_UNIT.check("delta", row["delta"])
     _refuse_facts([fact["fact"] for fact in record["executed"]["facts"]])

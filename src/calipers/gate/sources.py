@@ -53,12 +53,9 @@ class Described:
         return tuple(f"The receipt says, unverified: {text}" for text in words)
 
     @property
-    def assumed(self) -> tuple[str, ...]:
-        """What the receipt calls assumed of how batches are drawn and divided."""
-        return () if self.receipt is None else tuple(f for f in assumed_facts(self.receipt) if f in _DRAWN_AND_DIVIDED)
-
-
-_DRAWN_AND_DIVIDED = ("sampler", "divisor", "batches")
+    def assumed(self) -> tuple[str, ...] | None:
+        """All that the receipt calls assumed; None where the run itself knows what nobody named."""
+        return None if self.receipt is None else tuple(assumed_facts(self.receipt))
 
 
 def assumed_facts(receipt: Mapping[str, Any]) -> list[str]:
@@ -93,7 +90,8 @@ def read_described(path: str) -> Described:
     return Described(path, runs, found["attained"], reasons, conditions, found["how"], receipt=record)
 
 
-_KEPT = ("sampler", "normalization", "last_batch", "reshuffle", "derived_rate")
+_KEPT = ("sampler", "normalization", "last_batch", "reshuffle", "derived_rate", "view", "adjacency")
+"""Keys that JSON writes down whether or not somebody named them."""
 
 
 def _unnamed_again(run: Run, scope: object) -> Run:
@@ -101,14 +99,17 @@ def _unnamed_again(run: Run, scope: object) -> Run:
     assumed = scope.get("assumed") if isinstance(scope, dict) else None
     if not isinstance(assumed, list):
         return run
-    record = {key: value for key, value in run.to_dict().items() if key not in _KEPT or key not in assumed}
-    if "derived_rate" not in assumed and run.sampler == "poisson":
-        record.setdefault("derived_rate", run.derived_rate)
-    try:
-        found = Run.from_dict(record)
-    except InputError:
-        return run
-    return found if found == run else run
+    for kept in (_KEPT, _KEPT[:-1]):  # neighbors may follow from another phase
+        record = {key: value for key, value in run.to_dict().items() if key not in kept or key not in assumed}
+        if "derived_rate" not in assumed and run.sampler == "poisson":
+            record.setdefault("derived_rate", run.derived_rate)
+        try:
+            found = Run.from_dict(record)
+        except InputError:
+            continue
+        if found == run:
+            return found
+    return run
 
 
 class _TwiceError(Exception):

@@ -3,6 +3,7 @@
     declared   somebody said so: a run file, an option
     attached   a record watched the training (`calipers.adapters.opacus.attach`)
     probed     the implementation was run as a black box (`calipers probe`)
+    derived    computed from what was declared: a sample rate B/N
 
 A fact that nobody stated is listed as "not stated": a reader must see the gap. One that the measurement cannot do
 without, and for which a default stands in, is listed as "assumed"; so are steps that were computed from epochs by
@@ -22,12 +23,19 @@ from typing import Any
 from calipers.errors import InputError, UnsupportedError
 from calipers.gate.receipt_shape import PROBE_FACT, RUN_FACTS, SCOPE_FACTS, STATED_FACTS, WAYS
 from calipers.run import Run
-from calipers.run_keys import whole
 from calipers.run_meanings import DEFAULTS
-from calipers.scope import FIXED, assumed_settings, batches_text, last_batch_matters, neighbors_text, unit_text
+from calipers.scope import (
+    FIXED,
+    assumed_settings,
+    batches_text,
+    last_batch_matters,
+    leaves_over,
+    neighbors_text,
+    unit_text,
+)
 
 DECLARED, ATTACHED, PROBED = WAYS
-UNSTATED, ASSUMED = "not stated", "assumed"
+UNSTATED, ASSUMED, DERIVED = "not stated", "assumed", "derived"
 CLIPPING, NOISE = STATED_FACTS
 _MEASURING = ("numpy", "scipy")
 _TRAINING = (
@@ -77,36 +85,34 @@ def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], .
     said: dict[str, list[object]] = {fact: [getattr(run, name) for run in runs] for fact, name in RUN_FACTS.items()}
     for fact, words in zip(SCOPE_FACTS, (batches_text, neighbors_text, unit_text), strict=True):
         said[fact] = [words(run) for run in runs]
-    open_facts = {fact for run in runs for fact in _assumed(run)} & set(assumable(runs, how))
+    known = dict.fromkeys(derived(runs, how), DERIVED)
+    known |= dict.fromkeys({fact for run in runs for fact in _assumed(run)} & set(assumable(runs, how)), ASSUMED)
     return tuple(
-        (fact, values[0] if len(values) == 1 else values, ASSUMED if fact in open_facts else how)
-        for fact, values in said.items()
+        (fact, values[0] if len(values) == 1 else values, known.get(fact, how)) for fact, values in said.items()
     )
 
 
 _BATCHES, _NEIGHBORS, _UNIT = SCOPE_FACTS
 _UNSEEN = ("adjacency", "view", _NEIGHBORS, _UNIT)
 """What nobody can see in a training, watched or probed: it is a choice of whoever reports."""
-_LENGTH = "steps"
+_LENGTH, _RATE = "steps", "sample rate"
 _DRAWN = {"sampler", "reshuffle", "derived_rate"}
 """What the words about batches say, beside what becomes of the last one."""
 UNPROBED = (*_UNSEEN, _LENGTH)
 """What a probe does not see; earlier versions called it probed all the same."""
 
 
+def derived(runs: Sequence[Run], how: str) -> tuple[str, ...]:
+    """The facts that were computed from what was declared, and not seen: the rate, where nobody named one."""
+    return (_RATE,) * (how == DECLARED and any(run.sample_rate is None for run in runs))
+
+
 def _assumed(run: Run) -> tuple[str, ...]:
     """The facts for which a default stands in, because nobody named the key."""
     facts = [fact for fact, name in RUN_FACTS.items() if name in run.assumed]
     facts += [_BATCHES] * (last_batch_matters(run) or not _DRAWN.isdisjoint(assumed_settings(run)))
-    facts += [_LENGTH] * ("last_batch" in run.assumed and _leaves_over(run))
+    facts += [_LENGTH] * ("last_batch" in run.assumed and leaves_over(run))
     return (*facts, *[_NEIGHBORS] * ("adjacency" in run.assumed), *[_UNIT] * (run.unit is None))
-
-
-def _leaves_over(run: Run) -> bool:
-    """Whether steps were computed from epochs, counting full batches only of records that are not used up by them."""
-    if run.epochs is None or run.last_batch == "keep":
-        return False
-    return whole(1 / run.mean_rate) is None if run.sizes is None else run.sizes[0] % run.sizes[1] > 0
 
 
 def assumable(runs: Sequence[Run], how: str) -> tuple[str, ...]:
@@ -127,7 +133,7 @@ def assumable(runs: Sequence[Run], how: str) -> tuple[str, ...]:
         or ("reshuffle" in r.to_dict() and r.reshuffle == DEFAULTS["reshuffle"])
         for r in runs
     )
-    usual += [_LENGTH] * any(map(_leaves_over, runs))
+    usual += [_LENGTH] * any(map(leaves_over, runs))
     usual += [*("adjacency", _NEIGHBORS) * near, *(_UNIT,) * any(r.unit is None for r in runs), *(_BATCHES,) * drawn]
     return tuple(fact for fact in usual if how == DECLARED or fact in _UNSEEN)
 

@@ -24,11 +24,11 @@ from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.gate.outcome import Checked, Outcome
-from calipers.gate.receipt_shape import PROBE_FACT, STATED_FACTS, checked_receipt
+from calipers.gate.receipt_shape import PROBE_FACT, STATED_FACTS, assumed_words, checked_receipt
 from calipers.gate.sources import assumed_facts, read_json, runs_of
 from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.receipts.executed import ASSUMED, DECLARED, PROBED, UNPROBED, assumable, run_facts
+from calipers.receipts.executed import ASSUMED, DECLARED, DERIVED, PROBED, UNPROBED, assumable, derived, run_facts
 from calipers.receipts.write import refuted, section_of
 from calipers.reports.records import strict
 from calipers.run import Run
@@ -112,9 +112,10 @@ def verify_receipt(record: Mapping[str, Any]) -> Verified:
         return Verified(Confirmation.CONFIRMED, ("It says that nothing is proven, and so states no number.",))
     said, found = _measured_again(record, runs)
     worst = max((standing for standing, _ in said), key=lambda one: one.exit_status)
-    known = f"That the training was this run is {_KNOWN[executed['how']]}; a measurement cannot verify it."
-    if open_facts := assumed_facts(record):
-        known = known.replace(";", f", but for what nobody stated and is assumed ({', '.join(open_facts)});")
+    vouched = _KNOWN[executed["how"]]
+    known = f"That the training was this run is {vouched}; a measurement cannot verify it."
+    if assumed := ", ".join(assumed_words(assumed_facts(record))):
+        known = f"Nobody stated, so assumed: {assumed}. The rest is {vouched}. A measurement can verify neither."
     return Verified(worst, (*(text for _, text in said), known, _scope(record)), found)
 
 
@@ -158,7 +159,7 @@ def _numbers_of_nothing(measured: Mapping[str, Any]) -> list[str]:
 
 def _tolerance(record: Mapping[str, Any]) -> float:
     tolerance = float(record["measurement"]["tolerance"])
-    return tolerance if 1e-8 <= tolerance <= 0.5 else 1e-3
+    return tolerance if 1e-6 <= tolerance <= 0.5 else 1e-3
 
 
 def _false_facts(runs: tuple[Run, ...], executed: Mapping[str, Any]) -> list[str]:
@@ -174,6 +175,7 @@ def _false_facts(runs: tuple[Run, ...], executed: Mapping[str, Any]) -> list[str
             how,
             ASSUMED if name in may_be_assumed else how,
             DECLARED if how == PROBED and name in UNPROBED else how,
+            DERIVED if name in derived(runs, how) else how,
         ):
             wrong.append(f"It calls {name} {one['how']}, and its run {how}.")
     for name, one in stated.items():

@@ -20,7 +20,7 @@ from typing import Any
 
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
-from calipers.gate.receipt_shape import SCHEMA
+from calipers.gate.receipt_shape import MOST_DELTAS, SCHEMA
 from calipers.measure import Measurement, measure
 from calipers.phases import as_phases
 from calipers.provenance import sealed
@@ -90,6 +90,8 @@ def measurement_section(
     """Both bounds at each delta; no finite upper one, and no attack, where there is no run."""
     for delta in deltas:
         OPEN_UNIT.check("delta", delta)
+    if len(deltas) > MOST_DELTAS:
+        raise InputError(f"A receipt states epsilon at {MOST_DELTAS} deltas at most, got {len(deltas):,}.")
     if not runs:
         nothing = [{"delta": delta, "lower": 0.0, "upper": None, "claim": None} for delta in deltas]
         return {"tolerance": tolerance, "epsilon": nothing, "refuted": False, "closes": False, "notes": []}

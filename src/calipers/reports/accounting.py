@@ -18,6 +18,8 @@ def claim_section(answers: Answers) -> Section:
     intro = f"{USUAL}{_accounted(answers)}"
     if answers.stated is not None:
         intro += f" {answers.stated.about_claim}"
+    elif answers.as_accounted and answers.alone:
+        intro += " Its number holds here for zeroing a record out; nothing is proven for adding or removing one."
     elif answers.as_accounted:
         intro += " That is what is described here, so its number and the proof are about the same mechanism."
     elif not comparable(answers.runs):
@@ -28,7 +30,9 @@ def claim_section(answers: Answers) -> Section:
     elif any(map(rate_moves, answers.runs)):
         intro += " It assumes a public rate; here the rate is computed from the dataset's own size."
     elif answers.runs[0].adjacency == "zero-out":
-        intro += " For Poisson sampling, zeroing out a record has the same epsilon as adding or removing it."
+        intro += (
+            " Undivided, Poisson sampling has the same epsilon for zeroing out a record as for adding or removing it."
+        )
     times = [(row.at, row.bracket.lower / row.claim) for row in answers.epsilon if row.refuted and row.claim > 0]
     notices = (
         f"At delta = {setting(at)} an attack shows {floor_digits(ratio, 3)} times the epsilon of standard accounting."
@@ -43,7 +47,9 @@ def _accounted(answers: Answers) -> str:
         f"{steps:,} step{'s' * (steps > 1)} at the sampling rate {rate_text(rate)}"
         for (rate, _), steps in schedule(answers.accounted).items()
     ]
-    return f" Here it is that of {' and '.join(taken)}." if 0 < len(taken) <= _FEW else ""
+    other = {rate for rate, _ in schedule(answers.accounted)} - {run.mean_rate for run in answers.runs}
+    rate_of = f", as {answers.watched.split()[0]} tells its accountant" if answers.watched and other else ""
+    return f" Here it is that of {' and '.join(taken)}{rate_of}." if 0 < len(taken) <= _FEW else ""
 
 
 _FEW = 5

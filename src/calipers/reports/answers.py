@@ -12,7 +12,7 @@ from calipers.bracket import Bracket, Evidence
 from calipers.domains import BELOW_ONE, NON_NEGATIVE, RESOLVED
 from calipers.errors import CertificationError
 from calipers.guarantee import GuaranteeSubject
-from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
 from calipers.reports.relations import NeighborRelation, relations
 from calipers.run import Run
@@ -81,8 +81,23 @@ class Answers:
     """Whether nobody named a delta."""
     executed: str = ""
     """What was executed, where the runs are not that, but reveal at least as much."""
+    watched: str = ""
+    """The library in which a record watched the training, if one did."""
     accounted: tuple[Run, ...] = ()
     """The phases that the claim of standard accounting is about."""
+    dataset_sizes: tuple[int, int] | None = None
+    """The range of dataset sizes that the numbers are about the worst of, where one was named."""
+
+    @property
+    def described(self) -> tuple[Run, ...]:
+        """The runs that were described, of which the best of several may be what was measured."""
+        return self.stated.runs if self.stated is not None else self.runs
+
+    @property
+    def alone(self) -> bool:
+        """Whether a record of the training says that nothing is proven for adding or removing one, as the claim is."""
+        refused = any(one.adjacency == "add-remove" and one.epsilon is None for one in self.relations)
+        return refused and bool(self.watched)
 
     @property
     def as_accounted(self) -> bool:
@@ -171,7 +186,9 @@ def answer(measurement: Measurement, questions: Questions, *, with_relations: bo
         stated=measurement.stated,
         delta_assumed=questions.delta_assumed,
         executed=measurement.executed,
+        watched=measurement.watched.library if measurement.watched else "",
         accounted=claim.runs,
+        dataset_sizes=measurement.dataset_sizes,
     )
     if with_relations and questions.deltas and not measurement.executed:
         answers = dataclasses.replace(answers, relations=relations(measurement, questions.deltas[0]))
@@ -194,8 +211,10 @@ def meaningless(answers: Answers) -> Iterator[str]:
         )
     stated = answers.stated is not None and answers.stated.is_guarantee  # then the attack is on some other mechanism
     if answers.advantage.lower >= NOTHING_HIDDEN and not stated:
+        several = [run.unit_name for run in answers.runs[:1] if run.records_per_unit > 1]
+        whose = f"the records of a {several[0]} were" if several else "a record was"
         yield (
-            f"Nothing is hidden: an explicit attack tells whether a record was used with an advantage of at least "
+            f"Next to nothing is hidden: an explicit attack tells whether {whose} used with an advantage of at least "
             f"{floor_digits(answers.advantage.lower)} (1 is certainty)."
         )
     if any(run.rate == 1 for run in answers.runs) and not answers.executed:
@@ -210,7 +229,7 @@ def large_deltas(runs: Sequence[Run], deltas: Sequence[float]) -> Iterator[str]:
             better = 10.0 ** math.floor(math.log10(0.1 * (1 + 1e-9) / size))
             yield (
                 f"delta = {setting(delta)} is {'not' if delta * size >= 1 else 'not far'} below 1/N = "
-                f"{nearest_digits(1 / size, 3)}: it allows publishing a record outright now and then; ask for a "
+                f"1/{size:,}: it allows publishing a record outright now and then; ask for a "
                 f"tenth of 1/N or less, such as delta = {setting(better)}."
             )
 
@@ -257,5 +276,12 @@ def _with_notes(answers: Answers, measured: Sequence[str]) -> Answers:
     """The notes of the measurement, then those of the runs, then one for every end that is not finite."""
     notes = noted(answers.runs, measured)
     infinite = (reading for reading in answers.readings if math.isinf(reading.bracket.upper))
-    notes += [f"No finite upper bound on {reading.name} is proven." for reading in infinite]
+    stated = answers.stated is not None and answers.stated.is_guarantee
+    attacked = "Some mechanism with this guarantee has no finite {}." if stated else "No {} is finite (attack)."
+    notes += [
+        attacked.format(reading.name)
+        if math.isinf(reading.bracket.lower)
+        else f"No finite upper bound on {reading.name} is proven."
+        for reading in infinite
+    ]
     return dataclasses.replace(answers, notes=tuple(dict.fromkeys(notes)))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
-from calipers.numerics.decimals import floor_digits, setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.accounting import USUAL, claim_rows, usual_section
 from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
 from calipers.reports.audit_figures import attacker_table, curve_figures
@@ -40,6 +40,7 @@ from calipers.reports.words import describe
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
+    from calipers.auditing.bounds import LowerBound
     from calipers.auditing.one_run_game import OneRunResult
     from calipers.auditing.verdict import Verdict
     from calipers.bracket import Evidence
@@ -109,7 +110,7 @@ _FOOT = (
 def _badge(found: Verdict) -> Badge:
     """The outcome in a word. A proof is never falsified: code that exceeds it is another run."""
     not_it = found.against == "upper bound" and found.outcome.value == "falsified"
-    text = "not the run described" if not_it else f"{found.against}: {found.outcome.value}"
+    text = "not the run described" if not_it else f"{found.judged.removeprefix('the ')}: {found.outcome.value}"
     return Badge(text, _MOODS[found.outcome.value])
 
 
@@ -121,7 +122,7 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     if not result.epsilon:
         return ()
     bound = result.epsilon[0]
-    promised = (("claim", bound.claim), ("proof of the run described", bound.upper))
+    promised = ((_promised(result), bound.claim), ("proof of the run described", bound.upper))
     marks = tuple((name, "claim", value) for name, value in promised if value is not None and math.isfinite(value))
     row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks, "an audit has no upper bound")
     cells = ((row.label, at_least(bound.value)),)
@@ -131,17 +132,45 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least"), description),)
 
 
+def _promised(result: AuditResult) -> str:
+    """What is judged besides the proof: a claim, or standard accounting where nobody claimed anything."""
+    return "standard accounting" if result.verdict is not None and result.verdict.words else "claim"
+
+
 def _report_this(result: AuditResult) -> str:
-    """One line to report: the bound and its confidence; never a guarantee."""
-    return (
-        f"{_first_bound(result)}, with confidence {setting(result.confidence)} ({result.trials:,} trials for each "
-        f"hypothesis, Calipers {__version__}). An audit proves no privacy."
+    """One line to report: what was audited, the first bound that shows anything, its confidence; never a guarantee."""
+    sure = f"confidence {setting(result.confidence)}"
+    audited = (
+        f"This audit of one pair of datasets ({result.target_name}, {result.trials:,} trials for each hypothesis, "
+        f"Calipers {__version__}) shows"
     )
+    bounds = (*result.epsilon, *result.delta, result.mu)
+    shown = next((bound for bound in bounds if bound.value > 0.0), None)
+    if shown is None:
+        nothing = f"{name_of(bounds[0].quantity, bounds[0].at)} at least 0, {sure}"
+        said = f"{audited} no leakage ({nothing}){_unseen_excess(result)}."
+    else:
+        said = f"{audited}, with {sure}, that {_bound_text(shown)}."
+    return f"{said} An audit proves no privacy."
+
+
+def _unseen_excess(result: AuditResult) -> str:
+    """How much more than is allowed the trials do not exclude, by this very score, where it was held against that."""
+    verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
+    widest = max(verdicts, key=lambda found: found.excluded, default=None)
+    if widest is None or widest.excluded <= 0.0:
+        return ""
+    excess = ceil_digits(widest.excluded, 3)
+    over = f"over {widest.judged}, at a tested epsilon"
+    return f"; an excess of up to {excess} in delta {over}, is not excluded for this score"
 
 
 def _first_bound(result: AuditResult, whose: str = "") -> str:
     """What the audit shows, in words: epsilon at the first delta, or delta where none was asked for."""
-    bound = result.epsilon[0] if result.epsilon else result.delta[0]
+    return _bound_text(result.epsilon[0] if result.epsilon else result.delta[0], whose)
+
+
+def _bound_text(bound: LowerBound, whose: str = "") -> str:
     return f"{name_of(bound.quantity, bound.at)}{whose} is at least {floor_digits(bound.value)}"
 
 
@@ -176,7 +205,9 @@ def _played(result: AuditResult) -> Section:
     )
     words = (
         "The implementation was run many times with and without one record. Every run was scored, and the scores were "
-        "turned into lower bounds on what leaks. Part of the trials chose the test; the bounds count only the others."
+        "turned into lower bounds on what leaks. Part of the trials chose the tests of the table 'What it shows' and "
+        "of a rejection, and those bounds count only the others; the curves, 'What an attacker gets' and 'consistent' "
+        "hold at all thresholds at once and count every trial."
     )
     return Section("The audit", (Prose(words), Table("What was played", ("setting", "value"), rows)))
 
@@ -211,7 +242,7 @@ def _bounds(result: AuditResult) -> Section:
         proven: Cell = "" if bound.upper is None else at_most(bound.upper)
         rows.append((name_of(bound.quantity, bound.at), at_least(bound.value), claim, proven))
     sure = f"at least (confidence {setting(result.confidence)})"
-    columns = ("quantity", sure, "claim", "at most (proof of the run)")
+    columns = ("quantity", sure, _promised(result), "at most (proof of the run)")
     reported = [number for number in range(len(columns)) if any(row[number] != "" for row in rows)]
     blocks: list[Block] = [
         Table(
@@ -249,7 +280,7 @@ def _advice(result: AuditResult) -> Iterator[str]:
         )
     outcome = None if result.verdict is None else result.verdict.outcome.value
     if outcome == "falsified":
-        yield "Do not publish the claim. Measure what is executed (calipers measure) and state that."
+        yield f"Do not publish {_promised_epsilon(result)}. Measure what is executed (calipers measure) and state that."
     elif outcome == "cannot tell":
         yield (
             "Decide on more trials before looking again. An audit with a new seed adds an error of its own; a "
@@ -259,6 +290,10 @@ def _advice(result: AuditResult) -> Iterator[str]:
         yield "Nothing follows for privacy: a stronger attack may find more. A guarantee needs a proof."
 
 
+def _promised_epsilon(result: AuditResult) -> str:
+    return "the claim" if _promised(result) == "claim" else "the epsilon of standard accounting"
+
+
 def _evidence(result: AuditResult) -> dict[Evidence, list[str]]:
     used: dict[Evidence, list[str]] = {}
     for bound in (*result.epsilon, *result.delta, result.mu):
@@ -266,7 +301,7 @@ def _evidence(result: AuditResult) -> dict[Evidence, list[str]]:
     used.setdefault(result.band.evidence, []).append("curve (lower)")
     for found in (result.verdict, result.upper_verdict):
         if found is not None:
-            used.setdefault(found.evidence, []).append(f"verdict on the {found.against}")
+            used.setdefault(found.evidence, []).append(f"verdict on {found.judged}")
     return used
 
 
@@ -279,11 +314,15 @@ def brief_one_run(result: OneRunResult) -> Document:
         guessed = f"{bound.correct} of {bound.guesses}"
         name = name_of("epsilon", bound.delta)
         rows.append((name, at_least(bound.epsilon_lower), claim, proven, guessed))
+    from calipers.auditing.verdict import STANDARD  # numpy, which help does not need
+
     first, sure = result.epsilon[0], setting(result.confidence)
     bare = f"With confidence {sure}, {rows[0][0]} is at least {floor_digits(first.epsilon_lower)}."
     said = [text for _, _, text in result.verdicts] or [bare]
     unasked = () if result.verdicts else (UNASKED,)
-    columns = ("quantity", f"at least (confidence {sure})", "claim", "at most (proof of the run)", "right guesses")
+    standard = any(STANDARD in text for text in said)
+    promised = "standard accounting" if standard else "claim"
+    columns = ("quantity", f"at least (confidence {sure})", promised, "at most (proof of the run)", "right guesses")
     table = Table("Each bound holds on its own", columns, tuple(rows))
     return Document(
         kind="audit",

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from calipers.certificates import Certificate
 
 _CHECK = (
-    "The certificate proves these numbers to whoever trusts neither Calipers nor this report: "
-    "python -m calipers_verify FILE recomputes everything from the run stated in it, in integers and ball arithmetic."
+    "The certificate proves the statements below, not the other numbers of this report, to whoever trusts neither "
+    "Calipers nor this page: python -m calipers_verify FILE recomputes everything from the run stated in it, in "
+    "integers and ball arithmetic."
 )
 
 

@@ -101,7 +101,8 @@ class Comparison(PrintedDisplay):
                 return self.verdicts[0].sentence
             better = any(v.order is Order.SAME and self.winner in (v.first, v.second) for v in self.verdicts)
             proven = "certainly at least as private as" if better else "certainly more private than"
-            return f"{self.winner} is the most private: {proven} {others}, at every false positive rate."
+            slack = f"but for differences below {setting(SLACK)} in the true positive rate"
+            return f"{self.winner} is the most private: {proven} {others}, at every false positive rate, {slack}."
         if any(v.order is Order.INCOMPARABLE for v in self.verdicts):
             return "These runs do not all compare: they differ in adjacency or view, so they promise different things."
         if all(v.order is Order.SAME for v in self.verdicts):
@@ -200,7 +201,7 @@ def order_of(first: Judged, second: Judged) -> Order:
 def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
     """True only if the first run is the second one with some fixed batches shuffled, which never leaks more.
 
-    Chua et al. (2024), Theorem 4.1: given the permutation batches are fixed, and divergences are jointly convex.
+    Chua et al. (2024), Lemma B.2: given the permutation batches are fixed, and divergences are jointly convex.
     """
     if len(first) != len(second) or first == second:
         return False
@@ -288,15 +289,17 @@ def _sentence(first: str, second: str, order: Order) -> str:
     if order is Order.SAME:
         return f"{first} and {second} are equally private (error rates within {setting(SLACK)})."
     if order is Order.OPEN:
-        return f"Between {first} and {second} nothing is proven for all error rates: bounds overlap or curves cross."
+        return (
+            f"Neither {first} nor {second} is proven more private at all error rates: bounds overlap or curves cross."
+        )
     if order is Order.INCOMPARABLE:
         return (
             f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."
         )
     better, worse = (first, second) if order is Order.FIRST else (second, first)
     return (
-        f"{better} is certainly more private than {worse}, at every false positive rate (up to {setting(SLACK)} in "
-        "the true positive rate)."
+        f"{better} is certainly more private than {worse}, at every false positive rate, but for differences below "
+        f"{setting(SLACK)} in the true positive rate."
     )
 
 

@@ -40,13 +40,15 @@ class Number:
     direction: str = NEAREST
     unit: str = ""
     mood: str = ""
+    infinite: str = ""
+    """How an infinite one is said, where the direction alone does not say it."""
 
     @property
     def shown(self) -> str:
         """As a page shows it: where a proof is infinite none is finite, where an attack is nothing finite holds."""
         if self.text != "inf":
             return self.text
-        return "beyond any" if self.direction == AT_LEAST else "none proven"
+        return self.infinite or ("infinite" if self.direction == AT_LEAST else "none proven")
 
     @property
     def with_unit(self) -> str:
@@ -224,7 +226,8 @@ def nearest(value: float, digits: int = DIGITS) -> Number:
 def ends(bracket: Bracket, stated: float | None = None) -> tuple[Number, Number]:
     """Both bounds as numbers, the lower one rounded down and the upper one up; what is stated, as it was stated."""
     lower, upper = end_digits(bracket.lower, bracket.upper, stated)
-    return Number(lower, bracket.lower, AT_LEAST), Number(upper, bracket.upper, AT_MOST)
+    nothing = "none is finite" if math.isinf(bracket.lower) else ""  # an attack shows it; no proof is missing
+    return Number(lower, bracket.lower, AT_LEAST), Number(upper, bracket.upper, AT_MOST, infinite=nothing)
 
 
 def words_of(cell: Cell, between: str = " to ") -> str:

@@ -18,6 +18,7 @@ from calipers.reports.document import Block, Items, Prose, Section, Table
 
 BEHIND = "Proofs and attacks behind each number"
 """The title of the section."""
+_MU = "mu up to "
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 KINDS = {
     Kind.THEOREM: "proof",
@@ -35,7 +36,9 @@ def evidence_section(
     listed = list(evidence)
     columns = ("proves or shows", "kind", "statement or test", "source")
     table = Table("Evidence", columns, tuple(map(tuple, evidence_rows(listed))), wide=True)
-    blocks: tuple[Block, ...] = (*said_first, table, Items(references([found for found, _ in listed])))
+    reported = any(name.startswith(_MU) for _, names in listed for name in names)
+    cited = references([found for found, _ in listed], with_mu=reported)
+    blocks: tuple[Block, ...] = (*said_first, table, Items(cited))
     return Section(f"{BEHIND}{whose}", blocks, detail=True)
 
 
@@ -82,11 +85,14 @@ def kind_text(evidence: Evidence) -> str:
 def licensed(names: Sequence[str], every: Sequence[str] = ()) -> str:
     """The ends that one piece of evidence is behind, those that differ only in where they are read drawn together.
 
-    Where they are all there are of one side, two words say it.
+    Where they are all there are of one side, or all but mu, a few words say it.
     """
     for side in ("upper", "lower"):
-        if len(names) > 1 and list(names) == [name for name in every if name.endswith(f" ({side})")]:
+        whole = [name for name in every if name.endswith(f" ({side})")]
+        if len(names) > 1 and list(names) == whole:
             return f"every {side} value"
+        if len(names) > 1 and list(names) == [name for name in whole if not name.startswith(_MU)] != []:
+            return f"every {side} value but mu{' and its regret' * (side == 'upper')}"
     families: dict[tuple[str, str], list[str]] = {}
     for name in names:
         quantity, _, end = name.rpartition(" (") if name.endswith(")") else (name, "", "")
@@ -99,11 +105,12 @@ def licensed(names: Sequence[str], every: Sequence[str] = ()) -> str:
     return "; ".join(texts)
 
 
-def references(evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    """The publications that the evidence names, in full, and the one behind the way of reporting."""
+def references(evidence: Sequence[Evidence], *, with_mu: bool = False) -> tuple[str, ...]:
+    """The publications that the evidence names, in full, and the one behind the way of reporting (mu, its regret)."""
     texts = [f"{found.statement} {found.source}" for found in evidence]
     named = {key for key, entry in SOURCES.items() if any(name in text for text in texts for name in _cited_as(entry))}
-    return tuple(sorted(str(SOURCES[key]) for key in named | {"gomez2025"}))
+    said = {"gomez2025": " Mu is reported with its regret as proposed there."} if with_mu else {}
+    return tuple(sorted(f"{SOURCES[key]}{said.get(key, '')}" for key in named | {"gomez2025"}))
 
 
 def _cited_as(source: Source) -> tuple[str, str]:

@@ -11,13 +11,14 @@ from calipers.bracket import Bracket, Side
 from calipers.errors import UnsupportedError
 from calipers.reports.answers import Answers
 from calipers.reports.chart import Interval, Intervals, Line, axis_for
-from calipers.reports.document import Cell, Figure, Table, at_least, at_most, ends, nearest
+from calipers.reports.document import Cell, Figure, Table, at_least, at_most, ends
 from calipers.reports.points import PROFILE_DEPTHS, profile_grid
 from calipers.reports.readings import Reading, comparable
 from calipers.reports.views import ATTACK, PROOF, Values, View, fit_label, low_rates_view, profile_view, tradeoff_view
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
+    from calipers.numerics.types import FloatArray
 
 ENDS = ("at least (attack)", "at most (proof)")
 
@@ -67,12 +68,24 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     # delta at epsilon 0 is the advantage, which the table of all numbers has: one quantity, one bracket.
     at_zero = (answers.advantage.upper, answers.advantage.lower)
     bounds = [_from(measurement.curve(side).delta, end) for side, end in zip(_SIDES, at_zero, strict=True)]
+    if answers.stated is not None and answers.stated.number("mu") is not None:  # closed forms, at every epsilon
+        bounds = [_one_by_one(measurement, side) for side in _SIDES]
     return _figure(view, bounds, answers, claims)
 
 
 def _from(values: Values, at_zero: float) -> Values:
     """The same from another first value on."""
     return lambda places: np.where(places == 0.0, at_zero, values(places))
+
+
+def _one_by_one(measurement: Measurement, side: Side) -> Values:
+    """delta measured at each epsilon."""
+
+    def read(places: FloatArray) -> FloatArray:
+        brackets = [measurement.delta(float(epsilon)) for epsilon in places]
+        return np.array([found.upper if side is Side.UPPER else found.lower for found in brackets])
+
+    return read
 
 
 def _figure(view: View, bounds: Sequence[Values], answers: Answers, others: Sequence[Line] = ()) -> Figure:
@@ -83,7 +96,8 @@ def _figure(view: View, bounds: Sequence[Values], answers: Answers, others: Sequ
     columns = view.both(*(view.bound(which, f"{view.says(which)} ({which})", values) for which, values in named))
     if (fit := view.fit(answers)) is not None:
         lines.append(view.line(fit_label(answers), "fit", fit))
-        columns.append(view.column("mu-GDP bound (+ delta0)", fit, nearest))
+        sign = "-" if view.proof_below else "+"
+        columns.append(view.bound("proof", f"mu-GDP bound ({sign} delta0)", fit))
     return view.figure(*_WORDS[view.name], [*lines, *others], columns, between=(0, 1))
 
 

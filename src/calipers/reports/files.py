@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calipers.atomic_write import atomic_write
 from calipers.errors import InputError
@@ -78,7 +78,7 @@ def refuse_foreign(place: Path, *, overwrite: bool) -> None:
 
 
 def write_report(
-    result: Report | Measurement,
+    result: Report | Measurement | Any,
     path: str | os.PathLike[str],
     questions: Questions | None = None,
     *,
@@ -89,7 +89,7 @@ def write_report(
     """Write the report of a measurement, or one that is made already, as the ending says.
 
     Args:
-        result: a measurement or a report.
+        result: a measurement, a report, or the record of a training that was watched, which is then measured.
         path: of the file: .html, .md, .json, ...
         questions: what a measurement is asked: deltas, epsilons, rates; the usual ones if left out.
         title: stands at its head.
@@ -98,12 +98,21 @@ def write_report(
 
     Returns:
         The path.
+
+    Raises:
+        InputError: there is no report of such a thing, or it cannot be written there.
     """
     place = check_report_path(path, overwrite=overwrite)
     from calipers.measure import Measurement
     from calipers.reports.answers import Questions
-    from calipers.reports.report import report_measurement
+    from calipers.reports.report import Report, report_measurement
 
+    if not isinstance(result, Measurement | Report) and hasattr(result, "why_not"):
+        result = result.measure()
+    if not isinstance(result, Measurement | Report):
+        raise InputError(
+            f"Expected a measurement, a report, or the record of attach, got {type(result).__name__}; measure it first."
+        )
     if isinstance(result, Measurement):
         result = report_measurement(result, questions if questions is not None else Questions.asked())
     elif questions is not None:

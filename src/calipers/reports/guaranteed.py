@@ -30,6 +30,7 @@ from calipers.reports.officer import ALLOWED, reading_section, secrets_section, 
 from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.readings import Reading
 from calipers.reports.sections import ROUNDED, notes_section, stated_section
+from calipers.reports.uncovered import uncovered_by_guarantee
 from calipers.reports.words import assumed_text, describe_subject
 from calipers.scope import question_text, verdicts
 
@@ -61,7 +62,7 @@ def brief_guarantee(answers: Answers) -> Document:
     return Document(
         kind="measure",
         title=f"Privacy of {stated.noun}",
-        subject=describe_subject(answers) + assumed_text((), answers.assumed_deltas),
+        subject=describe_subject(answers) + assumed_text((), answers.assumed_deltas, stated),
         verdict=implied_verdict(answers),
         opening=(_ruler(answers), Quote(implied_line(answers), "Report this")),
         sections=(
@@ -81,6 +82,7 @@ def guarantee_sections(measurement: Measurement, answers: Answers) -> tuple[Sect
         Section("All numbers", (Prose(_SAYS), _numbers(answers))),
         _attacker(answers),
         secrets_section(measurement, answers, success_rates(measurement)),
+        uncovered_by_guarantee(answers),
         Section("What to change", (Items((stated.remedy,)),)),
         stated_section(stated),
         _curves(measurement, answers),
@@ -92,15 +94,7 @@ def guarantee_sections(measurement: Measurement, answers: Answers) -> tuple[Sect
 
 def _definitions(answers: Answers) -> Section:
     """What the words mean: without attacks on a run, and without mu where none is finite."""
-    left_out = ("An attack", *(("mu ", "The regret") if math.isinf(answers.mu.upper) else ()))
-    section = reading_section(answers)
-    blocks = [
-        Items(tuple(text for text in block.texts if not text.startswith(left_out)))
-        if isinstance(block, Items)
-        else block
-        for block in section.blocks
-    ]
-    return Section(section.title, tuple(blocks))
+    return reading_section(answers, ("attack", *(("mu", "regret") if math.isinf(answers.mu.upper) else ())))
 
 
 def _stated(answers: Answers) -> GuaranteeSubject:

@@ -52,7 +52,8 @@ def implied_verdict(answers: Answers) -> str:
 def implied_line(answers: Answers) -> str:
     """The same as one line to report, with its neighbors."""
     assert answers.stated is not None
-    neighbors = f"for {NEIGHBORS[answers.stated.adjacency]} one record"
+    mark = " (assumed)" if "adjacency" in answers.stated.assumed else ""
+    neighbors = f"for {NEIGHBORS[answers.stated.adjacency]} one record{mark}"
     return f"{stated_text(answers)}, {neighbors}. {implied(answers, answers.leading)} Read with Calipers {__version__}."
 
 

@@ -29,12 +29,17 @@ from calipers.reports.terminal import to_text
 from calipers.reports.words import describe
 from calipers.run import Run
 
-_MORE = ".notes and the evidence of each bracket"
+_OF_BRACKETS = "Proofs and attacks: .upper_evidence and .lower_evidence of each bracket."
+_MORE: dict[type, str] = {
+    Measurement: "Proofs and attacks: m.epsilon(1e-5).upper_evidence and .lower_evidence (m: this measurement).",
+    Bracket: "Proof and attack: .upper_evidence and .lower_evidence.",
+}
 
 
 def text(thing: object) -> str:
     """What `print` shows."""
-    return to_text(document_of(thing), more=_MORE).rstrip("\n")
+    more = next((said for kind, said in _MORE.items() if isinstance(thing, kind)), _OF_BRACKETS)
+    return to_text(document_of(thing), more=more).rstrip("\n")
 
 
 def html(thing: object) -> str:

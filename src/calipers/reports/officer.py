@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,20 @@ from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose,
 from calipers.reports.evidence import BEHIND
 from calipers.reports.paragraph import report_this
 from calipers.reports.readings import comparable
+from calipers.reports.relations import presence
 from calipers.run import ADJACENCIES
-from calipers.scope import NOT_DP, in_units, neighbors_text, only_side, question_text, unit_name, unit_text, verdicts
+from calipers.scope import (
+    NOT_DP,
+    easier_text,
+    in_units,
+    members_text,
+    only_side,
+    question_text,
+    shared_neighbors,
+    unit_name,
+    unit_text,
+    verdicts,
+)
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -33,12 +45,17 @@ SECRETS = "Reconstruction, attribute inference, singling out"
 _REACHED = ("some attack reaches at least", "no attack exceeds")
 ALLOWED = ("some mechanism allows at least", "no mechanism allows more than")
 """What bounds are called: of a run, and of a stated guarantee."""
+_ITEMS = (
+    "training", "privacy", "epsilon", "delta", "tpr", "mu", "regret", "proof", "attack", "standard", "numbers",
+)  # fmt: skip
+"""What each item of "How to read this report" is about."""
 _Success = Sequence[tuple[float, Bracket]]
 
 
-def reading_section(answers: Answers) -> Section:
-    """What the words of the first page mean."""
-    who, name = _unit(answers), unit_name(answers.runs)
+def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
+    """What the words of the first page mean; items are left out by name."""
+    who, compared = unit_words(answers), _compared(answers)
+    asked = question_text(relation(answers), unit_name(answers.described), only_side(answers.runs))
     yes, no = verdicts(relation(answers))
     training = (
         "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (its gradient, "
@@ -47,32 +64,33 @@ def reading_section(answers: Answers) -> Section:
         "(see Notes). An epoch is one pass over the data."
     )
     standard = (
-        "Standard accounting is the epsilon that a tight accountant for Poisson sampling reports (accountants that "
-        "use Renyi differential privacy, RDP, report more). It assumes that way of drawing batches, whether or not it "
-        "was used."
+        "Standard accounting is the add-remove epsilon that a tight accountant for Poisson sampling reports "
+        "(accountants that use Renyi differential privacy, RDP, report more). It assumes that way of drawing batches, "
+        "whether or not it was used."
     )
     if comparable(answers.runs):
         standard += (
-            " It is refuted where an attack shows more, and then it is not a guarantee of this run; the proof still is."
+            " It is about add-remove adjacency (for Poisson sampling the epsilon is the same as for zero-out). It is "
+            "refuted where an attack shows more, and then it is not a guarantee of this run; the proof still is."
         )
     texts = (
-        *((training,) if answers.stated is None else ()),
-        f"Differential privacy compares two trainings on neighboring datasets, which differ by {_differ(answers)}. "
+        training if answers.stated is None else "",
+        f"Differential privacy compares {compared}, which differ by {differ_text(answers)}. "
         f"It bounds how much what is released can differ between the two, and so how much it can reveal about {who}.",
-        "epsilon and delta: what happens with probability p in one of the two trainings happens with probability at "
-        "most e^epsilon p + delta in the other. epsilon = 0 with delta = 0 is perfect privacy; e^1 is 2.7, e^3 is 20, "
+        "epsilon and delta: what happens with probability p on one of the two datasets happens with probability at "
+        "most e^epsilon p + delta on the other. epsilon = 0 with delta = 0 is perfect privacy; e^1 is 2.7, e^3 is 20, "
         f"e^8 is 2,981{_own_factor(answers)}. No value is the border between safe and unsafe: compare what an attacker "
         "gets, in the tables below, with what a guess gets.",
         f"delta has to be smaller than 1 divided by the number of people{_people(answers)}, and better is much "
         "smaller: publishing all data of one person drawn at random has epsilon = 0 at a delta of that size. Where "
         "nobody named a delta, 1e-5 is taken.",
-        f"TPR at FPR: an attacker decides {question_text(relation(answers), name)}, by a score of what was released "
+        f"TPR at FPR: an attacker decides {asked}, by a score of what was released "
         f"and a threshold. The true positive rate is how often the answer is '{yes}' where that is right, the false "
         f"positive rate how often it is '{yes}' where '{no}' is right; the threshold is the one that gives the false "
         "positive rate of the row. The two answers may be exchanged: each row is about the better of the two attacks. "
         "The false negative rate is 1 minus the true positive rate. The advantage is the largest TPR - FPR: 0 where "
         "nothing is learned, 1 where everything is. The separation is the advantage divided by the square root of 2.",
-        "mu (of Gaussian differential privacy, mu-GDP) bounds the same by one number: distinguishing the two trainings "
+        "mu (of Gaussian differential privacy, mu-GDP) bounds the same by one number: distinguishing the two datasets "
         "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
         "was drawn, except with a failure probability delta0, with which everything may be shown.",
         "The regret says how far that overstates the attacker: mu overstates the advantage by at most twice the "
@@ -82,11 +100,18 @@ def reading_section(answers: Answers) -> Section:
         'An attack ("at least") is an explicit procedure whose success was computed, so nothing smaller can be '
         "guaranteed where every noisy sum is seen. It is played on data that suit it: on your data, or where only the "
         "trained model is seen, attackers may do worse. The proof holds there too.",
-        *((standard,) if answers.stated is None else ()),
+        standard if answers.stated is None else "",
         "Numbers such as 1e-5 are written with a power of ten: 1e-5 is 1 in 100,000.",
     )
+    items = tuple(text for name, text in zip(_ITEMS, texts, strict=True) if text and name not in without)
     warning = (Notice(f"This report is {NOT_DP}."),) if _is_isolated(answers) else ()
-    return Section("How to read this report", (*warning, Items(texts)))
+    return Section("How to read this report", (*warning, Items(items)))
+
+
+def _compared(answers: Answers) -> str:
+    """What is done on neighboring datasets; a mechanism that is stated need not train."""
+    stated = answers.stated is not None and answers.stated.is_guarantee
+    return "the same release from two neighboring datasets" if stated else "two trainings on neighboring datasets"
 
 
 _SECRET = (
@@ -112,17 +137,18 @@ def _people(answers: Answers) -> str:
     if run is None or run.dataset_size is None:
         return ""
     size, fewest = run.dataset_size, -(-run.dataset_size // run.records_per_unit)
-    name = unit_name(answers.runs)
+    name = unit_name(answers.described)
     if fewest == size:
         return f" (here 1/{size:,}, if each {name} is a person)"
     return f" (here, with {size:,} records of between {fewest:,} and {size:,} {name}s, 1/{size:,} to be safe)"
 
 
-def _differ(answers: Answers) -> str:
+def differ_text(answers: Answers) -> str:
+    """What neighbors differ by."""
     if answers.stated is None:
-        return neighbors_text(answers.runs[0]) if answers.runs else "one record"
+        return shared_neighbors(answers.runs) if answers.runs else "one record"
     words = NEIGHBORS.get(answers.stated.adjacency)
-    return "whatever the guarantee calls neighbors" if words is None else f"{words} one record"
+    return "whatever the guarantee calls neighbors" if words is None else answers.stated.differ
 
 
 def relation(answers: Answers) -> str:
@@ -144,18 +170,21 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     """How often a secret of one record is named, against a guess; singling out, where the dataset size is known."""
     if not found:
         return Section(SECRETS, (Notice(_ISOLATED),))
-    who = _unit(answers)
+    who = unit_words(answers)
+    released = answers.stated is not None and answers.stated.is_guarantee  # it need not be a model
+    a_model, this = ("what is released", "this release") if released else ("a model trained", "this model")
     intro = (
         f"An attacker who knows everything but one secret of {who} looks at what was released and names it. The "
         "table compares how often that is right with the best guess of somebody who knows as much (all other data, "
-        f"and a model trained {_reference(answers)}) but has not seen this model. Three kinds of secrets:"
+        f"and {a_model} {_reference(answers)}) but has not seen {this}. Three kinds of secrets:"
     )
-    whole = f"all records of the {unit_name(answers.runs)}" if _several(answers) else "the record itself"
+    whole = f"all records of the {unit_name(answers.described)}" if _several(answers) else "the record itself"
     items = (
         "Attribute inference: the secret is an attribute, such as a diagnosis. The guess is right with the probability "
-        "of the most likely value. A diagnosis that 1 person in 100 has is not the row '1 in 100': its best guess is "
-        "'no', right 99 times in 100. How often those who have it are recognized, at a given rate of false alarms, is "
-        "a test between two values of the record: what a report with adjacency substitute says an attacker gets.",
+        f"of the most likely value, given all else known of the {unit_name(answers.described)} and {a_model} "
+        f"{_reference(answers)}. A diagnosis that 1 in 100 such persons have is not the row '1 in 100': its best guess "
+        "is 'no', right 99 times in 100. How often those who have it are recognized, at a given rate of false alarms: "
+        "see 'What an attacker gets' in a report with adjacency substitute.",
         f"Reconstruction: the secret is {whole}. The guess is right with the probability that the best fixed answer is "
         'near enough, whatever "near enough" means.',
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
@@ -167,7 +196,11 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *success_cells(k, bracket)) for k, bracket in found]
     table = Table(
         "Success of the best attacker, over all secrets with this baseline",
-        ("a guess is right", "baseline", *(_REACHED if answers.stated is None else ALLOWED)),
+        (
+            "a guess is right",
+            "baseline",
+            *(_REACHED if answers.stated is None or answers.stated.is_described else ALLOWED),
+        ),
         tuple(rows),
     )
     blocks: list[Block] = [Prose(intro), Items(items), table, Prose(_about_proof(answers)), Prose(_shown(measurement))]
@@ -184,7 +217,7 @@ _REFERENCES = {
 
 def _reference(answers: Answers) -> str:
     """How the training that a guess knows differs: the dataset without the secret of docs/success.md."""
-    name = unit_name(answers.runs)
+    name = unit_name(answers.described)
     whose = f"the records of that {name}" if _several(answers) else f"that {name}"
     return _REFERENCES.get(relation(answers), "on a neighboring dataset without the secret").format(whose=whose)
 
@@ -194,7 +227,7 @@ def _about_proof(answers: Answers) -> str:
     proof = "Why the upper numbers hold is proven in docs/success.md of Calipers."
     if answers.stated is not None:
         return proof
-    name, own = unit_name(answers.runs), relation(answers)
+    name, own = unit_name(answers.described), relation(answers)
     others = " or ".join(
         f"{one} (unless it is for adding only)" if one == "add-remove" else one for one in ADJACENCIES if one != own
     )
@@ -227,8 +260,8 @@ def _shown(measurement: Measurement) -> str:
         )
     return (
         "The lower number is reached where the secret is which of the attack's two datasets was used (see "
-        f"'{BEHIND}'); where it equals the baseline, no attack is shown that beats a guess. What follows from the "
-        "population alone, without this person, is in the baseline and not counted as leakage."
+        f"'{BEHIND}'); where it prints as the baseline, no attack is shown that clearly beats a guess. "
+        "What follows from the population alone, without this person, is in the baseline and not counted as leakage."
     )
 
 
@@ -262,67 +295,44 @@ _ISOLATED = (
 )
 
 
-def uncovered_section(answers: Answers) -> Section:
-    """What no number of this report is about."""
-    who = _unit(answers)
-    texts = (
-        "Pretraining: what a model that was used as a start learned from its own data.",
-        "Validation and test data: metrics, early stopping and chosen checkpoints use them without noise.",
-        "Hyperparameter search: trying several settings on the same data and publishing the best one leaks more "
-        "than one run (calipers measure --selected-mean).",
-        "Preprocessing: vocabularies, normalization constants, deduplication and labels that were computed from the "
-        "data.",
-        "Floating point: the noise is taken to be real-valued and Gaussian, and its generator unpredictable; "
-        "libraries draw floating-point numbers from a start number (the seed), which must stay secret.",
-        "Logs of the training: attackers who see the seed, the noise or, where batches are drawn at random, who was in "
-        "which batch.",
-        f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
-        "Other releases: models, statistics or logs made from the same data add up with this one.",
-        *_size(answers),
-        "The description: the numbers are about the run as it is described here. Calipers can also test the code "
-        "(probes, audits) and record what was executed (receipts): ask for one.",
-    )
-    return Section("What the numbers do not cover", (Items(texts),))
-
-
-def _size(answers: Answers) -> tuple[str, ...]:
-    """That this report gives away the number of records, which neighbors differ by."""
-    if not names_size(answers):
-        return ()
-    text = (
-        "The number of records: no number here covers publishing it. It follows also from the rate, or from the "
-        "batches of an epoch and the remainder, so rounding it does not hide it. If it is secret, leave all of these "
-        "out of what is published, also where 'Report this', 'A paragraph to paste' and 'To sign' have them."
-    )
-    return (in_units(text, answers.runs[0]),)
-
-
-def names_size(answers: Answers) -> bool:
-    """Whether the report says how many records there are, where neighbors differ by that."""
-    return any(run.dataset_size is not None and run.adjacency == "add-remove" for run in answers.runs)
-
-
 def signature_section(answers: Answers) -> tuple[Section, ...]:
-    """The sentence and lines to sign; none without a finite guarantee of differential privacy."""
-    row = answers.leading
+    """The sentence and lines to sign; none without a finite guarantee of differential privacy for those in the data."""
+    row, name = answers.leading, unit_name(answers.described)
     if _is_isolated(answers) or not math.isfinite(row.bracket.upper) or answers.stated is not None:
         return ()
+    if only_side(answers.runs) == "adding":
+        why = (
+            f"There is nothing to sign: the numbers are for adding one {name} only, and no finite epsilon holds for "
+            f"removing one. A signature would promise nothing to {members_text(answers.runs)}."
+        )
+        return (Section("To sign", (Notice(why),)),)
     blanks: tuple[tuple[Cell, ...], ...] = tuple((name, " ") for name in ("name", "role", "date", "signature"))
     described = "training" if answers.executed else "run"
     statement = (
         f"The {described} described above is {report_this(answers)} This holds if the model was trained as described, "
-        "and within what the sections 'What the numbers do not cover' and 'Notes' say."
+        f"and within what the sections 'What the numbers do not cover' and 'Notes' say.{_not_about_presence(answers)}"
     )
     return (Section("To sign", (Prose(statement), Table("Responsible", ("who", "entry"), blanks))),)
 
 
+def _not_about_presence(answers: Answers) -> str:
+    """What a signature under another relation than add-remove does not say."""
+    if relation(answers) == "add-remove":
+        return ""
+    easier = easier_text(answers.runs, "tell", presence(answers.relations, answers.runs))
+    known = f", which {easier}" if easier.startswith("is") else ""
+    return f" It says nothing about whether somebody's data were used at all (add-remove){known}."
+
+
 def _several(answers: Answers) -> bool:
     """Whether a unit has more records than one."""
-    return any(run.records_per_unit > 1 for run in answers.runs)
+    return any(run.records_per_unit > 1 for run in answers.described)
 
 
-def _unit(answers: Answers) -> str:
-    return in_units(unit_text(answers.runs[0]), answers.runs[0]) if answers.runs else "one record"
+def unit_words(answers: Answers) -> str:
+    """What is protected."""
+    runs = answers.described
+    return in_units(unit_text(runs[0]), runs[0]) if runs else "one record"
 
 
 def _one_in(baseline: float) -> str:

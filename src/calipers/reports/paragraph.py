@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from calipers._version import __version__
 from calipers.citations import implements
-from calipers.guarantee import NEIGHBORS, GuaranteeSubject
+from calipers.guarantee import GuaranteeSubject
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.implied import implied_paragraph, is_guarantee
@@ -26,7 +26,20 @@ from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
-from calipers.scope import AT_MOST, FIXED, FIXED_SHORT, NOT_DP, scope_text, unit_text
+from calipers.scope import (
+    AT_MOST,
+    FIXED,
+    FIXED_SHORT,
+    NOT_DP,
+    held_for,
+    only_side,
+    other_side,
+    promised_to_nobody,
+    scope_text,
+    unit_name,
+    unit_text,
+    unseen_text,
+)
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -42,7 +55,7 @@ def paragraph(answers: Answers, tolerance: float) -> str:
         return " ".join([*implied_paragraph(answers, printed_regret(answers)), _accountant()])
     return " ".join(
         [
-            *((_trained(answers), _terms(answers.runs)) if answers.stated is None else _said(answers.stated)),
+            *((_trained(answers), _terms(answers)) if answers.stated is None else _said(answers.stated)),
             _gaussian(answers),
             *_epsilons(answers, tolerance),
             _accountant(),
@@ -60,7 +73,7 @@ def _trained(answers: Answers) -> str:
 
 
 def _said(stated: GuaranteeSubject) -> tuple[str]:
-    return (f"What is stated: {stated.sentence} {stated.about_lower}",)
+    return (f"What is {'described' if stated.is_described else 'stated'}: {stated.sentence} {stated.about_lower}",)
 
 
 def judgements(result: AuditResult) -> list[tuple[str, bool]]:
@@ -68,30 +81,52 @@ def judgements(result: AuditResult) -> list[tuple[str, bool]]:
     found = [verdict for verdict in (result.verdict, result.upper_verdict) if verdict is not None]
     against: dict[tuple[str, bool], list[str]] = {}
     for verdict in found:
-        against.setdefault((verdict.message, verdict.outcome.value == "falsified"), []).append(verdict.against)
-    return [(f"Judged against the {_listed(names)}. {text}", bad) for (text, bad), names in against.items()]
+        against.setdefault((verdict.message, verdict.outcome.value == "falsified"), []).append(verdict.judged)
+    return [(_judged(_listed(names), text), bad) for (text, bad), names in against.items()]
 
 
-def _terms(runs: Sequence[Run]) -> str:
+def _judged(against: str, message: str) -> str:
+    """A verdict as a sentence with a subject."""
+    outcome, _, reason = message.partition(": ")
+    return f"Against {against} the audit says: {outcome[0].lower()}{outcome[1:]}; {reason}"
+
+
+def _terms(answers: Answers) -> str:
     """What a guarantee is about, after the sentence that describes the run, and when it holds."""
-    return f"{_about(runs, 'The guarantee')} {FIXED}"
+    held = dict.fromkeys(filter(None, (held_for(run, answers.dataset_sizes) for run in answers.runs)))
+    sized = "".join(f" The divisor depends on the data: the guarantee is {one}." for one in held)
+    unseen = unseen_text(answers.runs)
+    seen = f" The adversary sees every noisy sum, but {unseen}." if unseen else ""
+    nothing = f" {promised_to_nobody(answers.runs)}".rstrip()
+    return f"{_about(answers.runs, 'The guarantee')}{nothing}{sized}{seen} {FIXED}"
 
 
 def _about(runs: Sequence[Run], what: str) -> str:
-    """Unit and adjacency."""
-    return f"{what} is for {unit_text(runs[0])} as the privacy unit, under {runs[0].adjacency} adjacency."
+    """Unit and adjacency, and whether it is for adding or removing alone."""
+    side, only = only_side(runs), ""
+    if side:
+        only = f", for {side} one {unit_name(runs)} only: for {other_side(side)} one no finite epsilon holds"
+    return f"{what} is for {unit_text(runs[0])} as the privacy unit, under {runs[0].adjacency} adjacency{only}."
+
+
+def _sided(answers: Answers, sentence: str) -> str:
+    """The sentence, which is true by itself: for adding or removing alone, where that is what it is about."""
+    side = only_side(answers.runs)
+    return f"For {side} one, {sentence[0].lower()}{sentence[1:]}" if side else sentence
 
 
 def _gaussian(answers: Answers) -> str:
     """mu with its regret, and whether mu sums up the curve."""
     where = f"up to delta0 = {setting(answers.delta0)}"
     if math.isinf(answers.mu.upper):
-        return f"No finite mu-GDP guarantee is proven {where}, so the privacy profile is reported instead."
+        none = "No mu-GDP guarantee holds" if math.isinf(answers.mu.lower) else "No finite mu-GDP guarantee is proven"
+        return f"{none} {where}, so the privacy profile is reported instead."
     mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
     isolated = any(run.view == "isolated" for run in answers.runs)
-    guarantee = (
+    guarantee = _sided(
+        answers,
         f"{'Against that adversary the' if isolated else 'The'} run is proven to be mu-GDP with mu = {mu} {where} "
-        f"(regret at most {ceil_digits(regret)}; reported as Gomez et al., 2025, propose)."
+        f"(regret at most {ceil_digits(regret)}; reported as Gomez et al., 2025, propose).",
     )
     if regret < GOOD_REGRET:
         meaning = (
@@ -141,19 +176,27 @@ def report_this(answers: Answers) -> str:
         lower = shown_at if len(answers.epsilon) > 1 else lower
     if answers.stated is not None:
         adjacency = answers.stated.adjacency
-        own = (
-            "the neighbors that its pairs are about" if adjacency == "its own" else f"{NEIGHBORS[adjacency]} one record"
-        )
+        own = "the neighbors that its pairs are about" if adjacency == "its own" else answers.stated.differ
         shown = {"adaptive": f"a policy in the budget shows at least {lower}", "filter": "no attack is claimed"}
         if answers.stated.table in shown:
-            return f"{said}, for {own}. Proven with Calipers {__version__}; {shown[answers.stated.table]}."
+            return f"{said}, for {own}{_CHOSEN}. Proven with Calipers {__version__}; {shown[answers.stated.table]}."
+        if answers.stated.is_described:
+            return f"{said}, for {own}. Proven with Calipers {__version__}; an attack shows at least {lower}."
         return (
             f"{said}, for {own}. As stated, read with Calipers {__version__}; some "
             f"mechanism with this guarantee shows at least {lower}."
         )
     attack = f"an attack shows at least {lower}" if _attacked(answers) else "no attack is claimed"
-    scope = scope_text(answers.runs, answers.executed)
-    return f"{said}, {scope}, {FIXED_SHORT}. Proven with Calipers {__version__}; {attack}."
+    scope = scope_text(answers.runs, answers.executed, answers.dataset_sizes)
+    more = ", and the conditions of its notes were met" if answers.executed else ""
+    nothing = promised_to_nobody(answers.runs)
+    return f"{said}, {scope}; {FIXED_SHORT}{more}. Proven with Calipers {__version__}; {attack}. {nothing}".rstrip()
+
+
+_CHOSEN = (
+    ", against an adversary who sees all that is released, but neither the noise nor who was in which batch; menu and "
+    "budget were fixed before the run"
+)
 
 
 def _attacked(answers: Answers) -> bool:
@@ -181,11 +224,12 @@ def _epsilons(answers: Answers, tolerance: float) -> list[str]:
     if not proven:
         return sentences
     pairs, bounds, shown = _proven(answers)
-    words = f"It is {pairs}differentially private (proof). An explicit attack shows an epsilon of at least "
+    dp = _sided(answers, f"It is {pairs}differentially private (proof")
+    words = f"{dp}). An explicit attack shows an epsilon of at least "
     if any(run.view == "isolated" for run in answers.runs):
         words = f"Epsilon is at most {bounds} (proof; {NOT_DP}). An explicit attack shows an epsilon of at least "
     if not _attacked(answers):
-        return [*sentences, f"It is {pairs}differentially private (proof); no attack is claimed."]
+        return [*sentences, f"{dp}); no attack is claimed."]
     if all(is_closed(row.bracket, tolerance) for row in proven):
         return [*sentences, f"{words}{shown}, so the bound is tight."]
     return [*sentences, f"{words}{shown}; where between attack and proof the truth lies is not known."]

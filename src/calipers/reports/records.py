@@ -89,7 +89,8 @@ def scope_of(answers: Answers) -> Record:
     """What the numbers are about, in words and as keys, and what they are for other neighbors."""
     if answers.stated is not None:
         stated = answers.stated
-        return {"scope": {"adjacency": stated.adjacency, "view": stated.view, "neighbors": stated.sentence}}
+        scope = {"adjacency": stated.adjacency, "view": stated.view, "neighbors": stated.sentence}
+        return {"scope": scope | {"assumed": list(stated.assumed)}}
     executed = {"executed": answers.executed} if answers.executed else {}
     found: Record = {"scope": scope_record(answers.runs) | executed}
     return found | ({"relations": [one.to_dict() for one in answers.relations]} if answers.relations else {})

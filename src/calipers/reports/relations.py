@@ -7,17 +7,21 @@ and 11.6 for zeroing one out. So they are shown side by side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError
+from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
-from calipers.scope import last_batch_matters, neighbors_text, only_side
+from calipers.samplers import scheme_of
+from calipers.scope import in_units, last_batch_matters, neighbors_text, only_side, unit_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
+    from calipers.measure.watched import OtherNeighbors
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ def relations(measurement: Measurement, delta: float) -> tuple[NeighborRelation,
     for adjacency in ADJACENCIES:
         if adjacency == runs[0].adjacency:
             found.append(NeighborRelation(adjacency, neighbors_text(runs[0]), delta, measurement.epsilon(delta)))
+        elif measurement.watched:
+            found.append(_watched(adjacency, dict(measurement.watched.others)[adjacency], measurement, delta))
         else:
             found.append(_changed(runs, delta, measurement.tolerance, adjacency=adjacency))
     other = _other_last_batch(runs)
@@ -69,11 +75,26 @@ def _other_last_batch(runs: tuple[Run, ...]) -> str:
     return ""
 
 
+def _watched(adjacency: str, seen: OtherNeighbors, measurement: Measurement, delta: float) -> NeighborRelation:
+    """Of a watched training: what its record says for these neighbors, which the keys of its runs may not show."""
+    from calipers.measure import measure
+
+    if not seen.runs:
+        return NeighborRelation(adjacency, _named(adjacency, measurement.runs[0]), delta, None, seen.why)
+    try:
+        epsilon = measure(seen.runs, tolerance=measurement.tolerance).epsilon(delta)
+    except CalipersError as error:
+        return NeighborRelation(adjacency, _named(adjacency, measurement.runs[0]), delta, None, str(error))
+    if not seen.attained:
+        epsilon = replace(epsilon, lower=0.0)
+    return NeighborRelation(adjacency, neighbors_text(seen.runs[0]), delta, epsilon)
+
+
 def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: str) -> NeighborRelation:
     from calipers.measure import measure
 
     adjacency, last_batch = change["adjacency"], change.get("last_batch", "")
-    words = neighbors_text(runs[0])
+    words = _named(adjacency, runs[0])
     try:
         changed = tuple(_with(run, change) for run in runs)
         words = neighbors_text(changed[0])
@@ -83,10 +104,34 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
     return NeighborRelation(adjacency, words, delta, epsilon, last_batch=last_batch)
 
 
+def _named(adjacency: str, run: Run) -> str:
+    """What such neighbors differ by, where nothing more is known of a run that has them."""
+    return in_units(f"{NEIGHBORS[adjacency]} {unit_text(run)}", run)
+
+
 def _with(run: Run, change: dict[str, str]) -> Run:
     """The run with the change, which says nothing about the last batch of one that has none; its steps stay."""
     record = run.to_dict()
     return Run.from_dict(record | {key: value for key, value in change.items() if key in record})
+
+
+def presence(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]) -> str:
+    """Epsilon under add-remove, where it shows that being in the data at all is easier to tell than what `runs` say.
+
+    That is where it exceeds what is proven of them, or where it is the epsilon of one of adding and removing only.
+    """
+    rows = {one.adjacency: one for one in found if not one.last_batch}
+    if not runs:
+        return ""
+    own, other = (rows[name].epsilon if name in rows else None for name in (runs[0].adjacency, "add-remove"))
+    if own is None or other is None:
+        return ""
+    if other.lower <= own.upper and not any(scheme_of(run).counted(run) for run in runs):
+        return ""
+    at = f"at delta = {setting(rows['add-remove'].delta)}"
+    if math.isinf(other.lower):
+        return f"no epsilon {at} is finite"
+    return f"epsilon {at} is at least {floor_digits(other.lower)}"
 
 
 def last_batch_notice(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]) -> str:

@@ -95,15 +95,16 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     beyond = row is not None and row.standing in (Standing.REFUTED, Standing.UNDECIDED)
     if row is not None and beyond and row.claim > 0 and not answers.as_accounted:
         yield Remedy(
-            "Or pay with noise: calipers calibrate, with this run and "
+            "Pay with noise: calipers calibrate, with this run and "
             f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds nearly the "
-            "smallest noise multiplier at which the epsilon of standard accounting would be proven."
+            "smallest noise multiplier at which this epsilon, claimed by standard accounting at the present noise, is "
+            "proven."
         )
-    elif answers.stated is not None:
+    elif answers.stated is not None and not answers.stated.is_described:
         yield Remedy(answers.stated.remedy)
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
         yield Remedy(
-            "The bounds meet: the number can only be lowered by changing the run, with more noise, fewer steps"
+            "The bounds meet: only another run has a lower number, for example one with more noise, fewer steps"
             f"{_fewer(answers)} or a smaller share of the data in each batch. calipers calibrate finds the noise for a "
             "target."
         )
@@ -111,8 +112,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
 
 
 _BOUNDED = (
-    "The run whose bound was taken is not what was executed, so no change of it is measured here. 'Notes' says why the "
-    "two differ; where they do not, the report is about what was executed."
+    "The run whose bound was taken is not what was executed ('Notes' says why), so no change of it is measured here."
 )
 
 

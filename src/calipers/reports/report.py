@@ -26,7 +26,7 @@ from calipers.reports.implied import is_guarantee
 from calipers.reports.officer import success_rates
 from calipers.reports.paragraph import paragraph, report_this
 from calipers.reports.records import Record, calibration_record, measurement_record
-from calipers.reports.relations import last_batch_notice, noise_notice
+from calipers.reports.relations import last_batch_notice, noise_notice, presence
 from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
 from calipers.reports.sections import (
@@ -40,7 +40,7 @@ from calipers.reports.sections import (
 )
 from calipers.reports.standing import badges, is_closed, verdict
 from calipers.reports.views import LOW_RATES
-from calipers.reports.words import assumed_text, describe_calibrated, describe_subject
+from calipers.reports.words import assumed_text, describe_calibrated, describe_subject, known_text
 from calipers.scope import adjacency_notice, only_side, unit_name
 
 if TYPE_CHECKING:
@@ -214,14 +214,17 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
     return Document(
         kind="measure",
         title="Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of {answers.stated.noun}",
-        subject=describe_subject(answers) + assumed_text(answers.runs, answers.assumed_deltas),
+        subject=describe_subject(answers) + known_text(answers) + assumed_text(answers.runs, answers.assumed_deltas),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
         opening=(
             *_assumed(last_batch_notice(answers.relations, answers.runs)),
             bracket_figure(answers),
             Quote(report_this(answers), "Report this"),
-            *_assumed(adjacency_notice(answers.runs), bounding_text(answers.executed)),
+            *_assumed(
+                adjacency_notice(answers.runs, presence(answers.relations, answers.runs)),
+                bounding_text(answers.executed),
+            ),
         ),
         sections=(
             numbers_section(answers, tolerance),

@@ -49,7 +49,7 @@ def _row(axis: Axis, row: Interval, beam: int, *, named: bool) -> list[str]:
         cells[_column(axis, value, beam)] = "◇"
     cells[low], cells[high] = "▶", "◀" if finite else "▷"
     lower, upper = end_digits(row.lower, row.upper, row.stated)
-    left = f"at least {lower}" if math.isfinite(row.lower) else "beyond any number"
+    left = f"at least {lower}" if math.isfinite(row.lower) else "infinite"
     right = f"at most {upper}" if finite else row.unbounded
     lines = [row.label] if named else []
     lines.append(_placed(left, right, low, high, beam))

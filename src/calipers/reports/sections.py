@@ -16,6 +16,7 @@ from calipers.guarantee import GuaranteeSubject
 from calipers.numerics.decimals import setting
 from calipers.reports.accounting import claim_section
 from calipers.reports.answers import Answers
+from calipers.reports.attacker import attacker_section
 from calipers.reports.document import (
     Block,
     Cell,
@@ -28,23 +29,21 @@ from calipers.reports.document import (
     Table,
     at_most,
     ends,
-    nearest,
 )
-from calipers.reports.evidence import BEHIND, evidence_section
+from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import profile_figure, rate_figures
 from calipers.reports.officer import (
-    names_size,
     reading_section,
     relation,
     secrets_section,
     signature_section,
     success_rates,
-    uncovered_section,
 )
 from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.readings import Reading
 from calipers.reports.remedies import Remedy
 from calipers.reports.standing import is_closed
+from calipers.reports.uncovered import names_size, uncovered_section
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
 from calipers.scope import (
@@ -52,10 +51,11 @@ from calipers.scope import (
     assumed_settings,
     divisor_text,
     neighbors_text,
+    only_side,
     question_text,
+    taken_as_public,
     unit_name,
     unit_text,
-    verdicts,
 )
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ def measurement_sections(
     return (
         reading_section(answers),
         numbers_section(answers, measurement.tolerance),
-        *relations_section(answers, (Prose(_WHICH),)),
+        *relations_section(answers, (Prose(_which(answers.runs)),)),
         attacker_section(answers),
         secrets_section(measurement, answers, success_rates(measurement)),
         uncovered_section(answers),
-        Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),)),
+        change_section(found),
         run_section(answers.runs, facts, answers.assumed_deltas, answers.executed)
         if answers.stated is None
         else stated_section(answers.stated),
@@ -95,12 +95,29 @@ def measurement_sections(
     )
 
 
+def _which(runs: Sequence[Run]) -> str:
+    """Which relation to report; zero-out is not recommended by its own use where nobody asked for it."""
+    unnamed = any(run.adjacency == "zero-out" and "adjacency" in run.assumed for run in runs)
+    return _WHICH.format(unnamed=_UNNAMED * unnamed)
+
+
+def change_section(found: Sequence[Remedy]) -> Section:
+    """What lowers the numbers of this run; where nothing was found that is measured, what lowers those of every run."""
+    items = Items(tuple(remedy.sentence for remedy in found))
+    return Section("What to change", (items if found else Prose(_ALWAYS),))
+
+
+_ALWAYS = (
+    "No single change was found that is measured to lower these numbers. More noise, fewer steps and a smaller share "
+    "of the data per batch do; `calipers calibrate` finds the noise for a target."
+)
 _LEFT_OUT = f"Settings marked {ASSUMED_MARK} were not given: check them before you sign."
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
     "it is known whose data were used and the promise is about what they say; zero-out, if a policy or a library asks "
-    "for that one: the gradients become zero, and the place in the batches stays."
+    "for that one{unnamed}: the gradients become zero, and the place in the batches stays."
 )
+_UNNAMED = " (this report has it only because nobody named one)"
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
 _SIZE = " It gives away the number of records: if that is secret, see 'What the numbers do not cover'."
 
@@ -119,6 +136,9 @@ def run_section(
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
     rows.append(("privacy unit", *(f"{unit_text(run)}{'' if run.unit else f' {ASSUMED_MARK}'}" for run in runs)))
+    public = [taken_as_public(run) for run in runs]
+    for name in dict.fromkeys(name for names in public for name in names):
+        rows.append((name, *(f"{_FIXED} {ASSUMED_MARK}" if name in names else "" for names in public)))
     rows += [("delta", *(f"{setting(delta)} {ASSUMED_MARK}",) * len(runs)) for delta in assumed_deltas]
     blocks: list[Block] = [Notice(bounding_text(executed))] if executed else []
     if any(ASSUMED_MARK in cell for row in rows for cell in row):
@@ -128,6 +148,9 @@ def run_section(
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
     blocks.append(Code(run_file(runs)))
     return Section("The run whose bound was taken" if executed else "The run", tuple(blocks))
+
+
+_FIXED = "public: fixed beforehand, the same for both neighboring datasets"
 
 
 def bounding_text(executed: str) -> str:
@@ -189,10 +212,14 @@ def stated_section(stated: GuaranteeSubject) -> Section:
     """What is stated, as a table and as a file."""
     ((_, keys),) = stated.to_dict().items()
     assert isinstance(keys, dict)
-    rows = tuple((name, _cell(value)) for name, value in keys.items() if not _nested(value))
+    marks = {name: f" {ASSUMED_MARK}" for name in stated.assumed}
+    rows = tuple((name, _cell(value) + marks.get(name, "")) for name, value in keys.items() if not _nested(value))
     return Section(
         f"The {stated.noun.split(maxsplit=1)[1]}",
-        (Table("As stated", ("setting", "value"), rows), Code(stated.to_toml())),
+        (
+            Table("As described" if stated.is_described else "As stated", ("setting", "value"), rows),
+            Code(_stated_file(stated)),
+        ),
     )
 
 
@@ -209,7 +236,18 @@ def _cell(value: object) -> str:
 
 def subject_file(answers: Answers) -> str:
     """What was measured, as the text of a file."""
-    return run_file(answers.runs) if answers.stated is None else answers.stated.to_toml()
+    return run_file(answers.runs) if answers.stated is None else _stated_file(answers.stated)
+
+
+def _stated_file(stated: GuaranteeSubject) -> str:
+    """The best of several runs is a run file with a few keys more."""
+    if not stated.runs:
+        return stated.to_toml()
+    keys = {_SELECTED.get(name, name): value for name, value in stated.keys if value is not None}
+    return as_toml(keys) + run_file(stated.runs)
+
+
+_SELECTED = {"mean": "selected_mean", "shape": "trials_shape"}
 
 
 def numbers_section(answers: Answers, tolerance: float) -> Section:
@@ -264,7 +302,8 @@ def about_evidence(answers: Answers) -> tuple[Prose, ...]:
     return (
         Prose(
             f"For specialists: the proofs and attacks for {answers.runs[0].adjacency}, the relation of this report. "
-            "For another relation: calipers measure, with this run, --adjacency and --explain."
+            "For another relation: calipers measure, with this run, --adjacency and --explain. The regret of mu comes "
+            "from the upper value of mu and from the attacks (Gomez et al. 2025, Equation (24))."
         ),
     )
 
@@ -282,61 +321,20 @@ def claim_number(reading: Reading) -> Cell:
 
 def curves_section(measurement: Measurement, answers: Answers) -> Section:
     """Trade-off curve on both scales, and the profile."""
+    question = question_text(relation(answers), unit_name(answers.described), only_side(answers.runs))
     blocks: list[Block] = [
         Prose(
-            f"An attack decides {question_text(relation(answers), unit_name(answers.runs))}. The true curve "
-            "lies between proof and attack; where the two are the same, the bounds meet."
+            f"An attack decides {question}. "
+            "The true curve lies between proof and attack; where the two are the same, the bounds meet."
         ),
         *rate_figures(measurement, answers),
         profile_figure(measurement, answers)
         or Notice("No profile is drawn: no finite epsilon is proven at any delta up to 0.01."),
     ]
     if math.isinf(answers.mu.upper):
-        blocks.append(Notice("No Gaussian curve is drawn: no finite mu is proven."))
+        why = "no mu is finite" if math.isinf(answers.mu.lower) else "no finite mu is proven"
+        blocks.append(Notice(f"No Gaussian curve is drawn: {why}."))
     return Section("Curves", tuple(blocks))
-
-
-def attacker_section(answers: Answers) -> Section:
-    """True positive rates at false positive rates, with guessing next to them."""
-    rows: list[tuple[Cell, ...]] = [(_one_in(fpr), *ends(bracket), nearest(fpr)) for fpr, bracket in answers.tpr]
-    rows.append(("largest TPR - FPR", *ends(answers.advantage), nearest(0.0)))
-    name, adjacency = unit_name(answers.runs), relation(answers)
-    yes, no = verdicts(adjacency)
-    return Section(
-        "What an attacker gets",
-        (
-            Prose(
-                f"The attacker wants to know {question_text(adjacency, name)}, and accepts a rate of false alarms. The "
-                f"table bounds the probability with which the best such attack says '{yes}' where that is right (or "
-                f"'{no}' where that is right, if that is more). The first number is reached by an explicit attack, on "
-                f"the data that the section '{BEHIND}' describes; the second holds against {_adversary(answers)}, on "
-                "all data."
-                f"{_ANOTHER.get(adjacency, '').format(name=name)}"
-            ),
-            Table(
-                f"Probability of answering '{yes}' where that is right (or '{no}' where that is, if that is more)",
-                ("false alarms", "some attack reaches at least", "no attack exceeds", "guessing reaches"),
-                tuple(rows),
-            ),
-        ),
-    )
-
-
-_ANOTHER = {
-    "zero-out": " Whether a {name} was in the data at all is another question (add-remove), and may be easier to "
-    "answer.",
-    "substitute": " Whether a {name} was in the data at all is another question (add-remove).",
-}
-
-
-def _adversary(answers: Answers) -> str:
-    isolated = any(run.view == "isolated" for run in answers.runs)
-    return "every attacker who sees only the record's own noisy contribution" if isolated else "every attack"
-
-
-def _one_in(fpr: float) -> str:
-    turns = round(1 / fpr)
-    return f"1 in {turns:,}" if math.isclose(1 / fpr, turns, rel_tol=1e-12) else f"FPR {setting(fpr)}"
 
 
 def notes_section(notes: Sequence[str]) -> tuple[Section, ...]:

@@ -14,7 +14,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 from calipers.reports.answers import Answers
 from calipers.reports.document import Badge
 from calipers.reports.readings import Claimed, Standing
-from calipers.scope import only_side, unit_name
+from calipers.scope import neighbors_text, only_side, rate_text, unit_name
 
 _BADGES = {
     Standing.REFUTED: Badge("refuted", "bad"),
@@ -47,7 +47,12 @@ def verdict(answers: Answers, tolerance: float) -> str:
     that is not both adding and removing a record.
     """
     side = only_side(answers.runs)
-    only = f" This is for {side} one {unit_name(answers.runs)} only." if side else ""
+    if answers.executed and answers.runs and answers.runs[0].adjacency != "add-remove":
+        return (
+            f"{_verdict(answers, tolerance)} This is for {neighbors_text(answers.runs[0])}; for adding or removing one "
+            f"{unit_name(answers.described)} nothing is proven here."
+        )
+    only = f" This is for {side} one {unit_name(answers.described)} only." if side else ""
     return _verdict(answers, tolerance) + only
 
 
@@ -57,7 +62,8 @@ def _verdict(answers: Answers, tolerance: float) -> str:
     if not isinstance(row, Claimed):
         return f"For this run {between(row.name, row.bracket)}; {state}."
     if math.isinf(row.bracket.lower):
-        claimed = f", where standard accounting (Poisson) claims {ceil_digits(row.claim)}" if row.refuted else ""
+        named = _accounting(answers)
+        claimed = f", where standard accounting ({named}) claims {ceil_digits(row.claim)}" if row.refuted else ""
         return (
             f"At delta = {setting(row.at)} no epsilon is finite{claimed}: an attack shows everything with a "
             "probability above delta."
@@ -69,13 +75,22 @@ def _verdict(answers: Answers, tolerance: float) -> str:
             else "no finite upper bound is proven"
         )
         return (
-            f"Standard accounting (Poisson) claims epsilon = {ceil_digits(row.claim)} at delta = {setting(row.at)} "
+            f"Standard accounting ({_accounting(answers)}) claims epsilon = {ceil_digits(row.claim)} "
+            f"at delta = {setting(row.at)} "
             "for this "
             f"run, but an explicit attack shows an epsilon of at least {floor_digits(row.bracket.lower)}; {proven}, "
             f"and {state}."
         )
     where = f"At delta = {setting(row.at)} {between('epsilon', row.bracket)}"
     return f"{where}; {state}{_about_claim(answers, row)}."
+
+
+def _accounting(answers: Answers) -> str:
+    """Poisson; with the rate that an accountant was given, where that is not the share of a batch in the run."""
+    rates = {run.mean_rate for run in answers.accounted}
+    if len(rates) != 1 or rates == {run.mean_rate for run in answers.runs}:
+        return "Poisson"
+    return f"Poisson, rate {rate_text(*rates)}"
 
 
 def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
@@ -87,7 +102,9 @@ def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
 def _about_claim(answers: Answers, row: Claimed) -> str:
     if answers.as_accounted or any(run.adjacency == "substitute" for run in answers.runs):  # a note says so
         return ""
-    return f", and the epsilon of standard accounting, {ceil_digits(row.claim)}, is {claim_cell(answers, row).text}"
+    named = _accounting(answers)
+    accounting = "standard accounting" if named == "Poisson" else f"standard accounting ({named})"
+    return f", and the epsilon of {accounting}, {ceil_digits(row.claim)}, is {claim_cell(answers, row).text}"
 
 
 def badges(answers: Answers, tolerance: float) -> tuple[Badge, ...]:
@@ -107,6 +124,6 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
     if answers.stated is not None:
         return _STATED
     if answers.as_accounted:
-        return _OWN
+        return _BADGES[Standing.ELSEWHERE] if answers.alone else _OWN
     isolated = any(run.view == "isolated" for run in answers.runs)
     return _ISOLATED if row.standing is Standing.COVERED and isolated else _BADGES[row.standing]

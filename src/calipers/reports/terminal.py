@@ -25,13 +25,13 @@ from calipers.reports.ruler import ruler
 PIPED_WIDTH = 110
 WIDEST = 130
 BOLD, BAD = "1", "1;31"
-EXPLAIN = "--explain"
+EXPLAIN = "More with --explain: the proofs and attacks behind each number."
 _wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 _ASCII = str.maketrans("─┼▶◀━▷◇├┤…≈", "-+><=>*||~~")
 
 
 def to_text(document: parts.Document, *, explain: bool = False, terminal: bool = False, more: str = EXPLAIN) -> str:
-    """The document as text, in color only for a terminal that wants it; `more` says how to see what is left out."""
+    """The document as text, in color only for a terminal that wants it; `more` says how to see the rest."""
     width = min(shutil.get_terminal_size().columns, WIDEST) if terminal else PIPED_WIDTH
     page = _Page(width, terminal and not os.environ.get("NO_COLOR"))
     pieces = [page.styled(page.wrapped(document.verdict), BOLD)]
@@ -42,7 +42,7 @@ def to_text(document: parts.Document, *, explain: bool = False, terminal: bool =
     pieces.append([line for text in document.subject.split("\n") if text for line in page.wrapped(text)])
     pieces += [page.section(section) for section in others]
     hidden = any(section.detail for section in document.sections) and not explain
-    pieces.append(page.wrapped(f"More with {more}: the proofs and attacks behind each number.") if hidden else [])
+    pieces.append(page.wrapped(more) if hidden else [])
     return "\n\n".join("\n".join(line.rstrip() for line in part) for part in pieces if part) + "\n"
 
 

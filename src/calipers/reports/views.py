@@ -7,7 +7,8 @@ delta(epsilon) it is the other way round. The Gaussian fit is the curve that (mu
 
     beta(alpha) = (1 - delta0) G_mu(alpha/(1 - delta0)),     delta(eps) = delta0 + (1 - delta0) delta_mu(eps),
 
-with the proven mu, so it never promises more than the proof.
+with the proven mu as it is printed, rounded up, so it never promises more than the proof. It bounds in the direction in
+which the proof does, and is rounded that way.
 """
 
 from __future__ import annotations
@@ -19,8 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calipers.numerics.decimals import setting
-from calipers.numerics.normal import gaussian_delta, gaussian_power, gaussian_tradeoff, normal_tail
+from calipers.numerics.decimals import ceil_digits, setting
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_power,
+    gaussian_tradeoff,
+    normal_tail,
+)
 from calipers.reports.answers import Answers
 from calipers.reports.chart import Axis, Chart, Line
 from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Number, Table, at_least, at_most, nearest
@@ -34,6 +41,8 @@ RATE_POINTS = 101
 TABLE_RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 LOW_RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 TABLE_POINTS = 9
+_FIT_ERROR = 2.0 * GAUSSIAN_RELATIVE_ERROR
+"""Of the closed forms, and of adding delta0."""
 
 Values = Callable[["FloatArray"], "FloatArray"]
 Column = tuple[str, list[Number]]
@@ -72,8 +81,11 @@ class View:
 
     def fit(self, answers: Answers) -> Values | None:
         """What (mu, delta0) alone would promise; None where no finite mu is proven."""
-        mu, delta0 = answers.mu.upper, answers.delta0
-        return (lambda places: self.fitted(mu, delta0, places)) if math.isfinite(mu) else None
+        mu, delta0 = printed_mu(answers), answers.delta0
+        outward = 1.0 + (-_FIT_ERROR if self.says("proof") == AT_LEAST else _FIT_ERROR)
+        if not math.isfinite(mu):
+            return None
+        return lambda places: np.minimum(self.fitted(mu, delta0, places) * outward, 1.0)
 
     def both(self, proof: Column, attack: Column) -> list[Column]:
         """Both, "at least" first."""
@@ -127,7 +139,7 @@ def low_rates_view() -> View:
         Axis("true positive rate", LOWEST_RATE, 1.0, logarithmic=True),
         np.logspace(math.log10(LOWEST_RATE), 0.0, RATE_POINTS),
         np.array(LOW_RATES),
-        lambda curve: lambda rates: curve.rates(rates)[1],
+        lambda curve: lambda rates: np.maximum(curve.rates(rates)[1], rates),  # guessing is an attack
         _fitted_power,
         guess=(Line("guessing", "guess", (LOWEST_RATE, 1.0), (LOWEST_RATE, 1.0)),),
     )
@@ -150,6 +162,14 @@ def profile_view(grid: FloatArray, smallest: float) -> View:
 def fit_label(answers: Answers) -> str:
     """What the line of the Gaussian fit is called."""
     return f"mu-GDP bound (delta0 = {setting(answers.delta0)})"
+
+
+def printed_mu(answers: Answers) -> float:
+    """At least the proven mu as a page prints it, rounded up; a stated mu is printed as it was stated."""
+    mu = answers.mu.upper
+    if math.isinf(mu) or (answers.stated is not None and answers.stated.number("mu") is not None):
+        return mu
+    return math.nextafter(float(ceil_digits(mu)), math.inf)
 
 
 def _fitted_misses(mu: float, delta0: float, rates: FloatArray) -> FloatArray:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from calipers.numerics.decimals import claim_digits, setting
 from calipers.run import Run
-from calipers.scope import AT_MOST, VIEWS, assumed_settings, batches_text, divisor_text, in_units, neighbors_text
+from calipers.scope import AT_MOST, VIEWS, assumptions, batches_text, divisor_text, in_units, neighbors_text
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
+    from calipers.guarantee import GuaranteeSubject
     from calipers.reports.answers import Answers
 
 
@@ -54,16 +55,26 @@ def describe_subject(answers: Answers) -> str:
     return f"Executed: {answers.executed}, {AT_MOST} the run whose bound was taken:\n{said}"
 
 
-def assumed_text(runs: Sequence[Run], deltas: Sequence[float] = ()) -> str:
+def watched_text(library: str) -> str:
+    """How a run is known that was watched."""
+    return f"known from a record attached to the training ({library})"
+
+
+def known_text(answers: Answers) -> str:
+    """The same as a sentence of its own; empty for a run that somebody described."""
+    return f"\nK{watched_text(answers.watched)[1:]}." if answers.watched else ""
+
+
+def assumed_text(runs: Sequence[Run], deltas: Sequence[float] = (), stated: GuaranteeSubject | None = None) -> str:
     """On a line of its own, the settings that nobody named and what they are taken to be; empty where there are none.
 
     Of several phases, those that one of them leaves open; `deltas` are those that nobody named.
     """
-    found = {key: value for run in runs for key, value in assumed_settings(run).items()}
-    if any(run.unit is None for run in runs):
-        found["privacy_unit"] = "one record"
+    found = assumptions(runs)
+    if stated is not None and "adjacency" in stated.assumed:
+        found["adjacency"] = f"adjacency {stated.adjacency}"
     if deltas:
-        found["delta"] = " and ".join(map(setting, deltas))
+        found["delta"] = f"delta {' and '.join(map(setting, deltas))}"
     if not found:
         return ""
-    return "\nAssumed, because not given: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()) + "."
+    return "\nAssumed, because not given: " + ", ".join(found.values()) + "."

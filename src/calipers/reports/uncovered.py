@@ -1,0 +1,87 @@
+"""What no number of a report is about: the section that says so."""
+
+from __future__ import annotations
+
+from calipers.reports.answers import Answers
+from calipers.reports.document import Items, Section
+from calipers.reports.officer import differ_text, unit_words
+from calipers.reports.words import watched_text
+from calipers.scope import in_units
+
+UNCOVERED = "What the numbers do not cover"
+
+
+def uncovered_section(answers: Answers) -> Section:
+    """What no number of this report is about."""
+    who = unit_words(answers)
+    texts = (
+        "Pretraining: what a model that was used as a start learned from its own data.",
+        "Validation and test data: metrics, early stopping and chosen checkpoints use them without noise.",
+        _search(answers),
+        "Preprocessing: vocabularies, normalization constants, deduplication and labels that were computed from the "
+        "data.",
+        "Floating point: the noise is taken to be real-valued and Gaussian, and its generator unpredictable; "
+        "libraries draw floating-point numbers from a start number (the seed), which must stay secret.",
+        "Logs of the training: attackers who see the seed, the noise or, where batches are drawn at random, who was in "
+        "which batch.",
+        f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
+        "Other releases: models, statistics or logs made from the same data add up with this one.",
+        *_size(answers),
+        _description(answers),
+    )
+    return Section(UNCOVERED, (Items(texts),))
+
+
+def _search(answers: Answers) -> str:
+    """Whether trying several settings is counted."""
+    if answers.stated is not None and answers.stated.runs:
+        return "Hyperparameter search: trainings on the same data beyond those of which the best was released."
+    return (
+        "Hyperparameter search: trying several settings on the same data and publishing the best one leaks more than "
+        "one run (calipers measure --selected-mean)."
+    )
+
+
+def uncovered_by_guarantee(answers: Answers) -> Section:
+    """What nothing that follows from a stated guarantee is about."""
+    texts = (
+        "The mechanism: whether it has this guarantee was not examined. Randomness, floating point and the code are "
+        "part of that.",
+        "What the statement leaves out: pretraining, preprocessing, validation data or a search for hyperparameters on "
+        "the same data are covered only if whoever stated the guarantee counted them.",
+        f"Other neighbors: the guarantee is read as one for {differ_text(answers)}.",
+        "Several records of one person: the unit is one record. People with more, and groups, are protected less.",
+        "Other releases: models, statistics or logs made from the same data add up with this one.",
+    )
+    return Section(UNCOVERED, (Items(texts),))
+
+
+def _description(answers: Answers) -> str:
+    """How the run is known."""
+    if answers.watched:
+        return (
+            f"What a record cannot watch: the run is {watched_text(answers.watched)}, and what that could not see is "
+            "in 'Notes'. Calipers can also write it down as a receipt: ask for one."
+        )
+    return (
+        "The description: the numbers are about the run as it is described here. Calipers can also test the code "
+        "(probes, audits) and record what was executed (receipts): ask for one."
+    )
+
+
+def _size(answers: Answers) -> tuple[str, ...]:
+    """That this report gives away the number of records, which neighbors differ by."""
+    if not names_size(answers):
+        return ()
+    text = (
+        "The number of records: no number here covers publishing it. It follows also from rate and batch size, or "
+        "from the batches of an epoch, their size and the remainder, so rounding it does not hide it. If it is secret, "
+        "leave all of these out of what is published, also where 'Report this', 'A paragraph to paste' and 'To sign' "
+        "have them."
+    )
+    return (in_units(text, answers.described[0]),)
+
+
+def names_size(answers: Answers) -> bool:
+    """Whether the report says how many records there are, where neighbors differ by that."""
+    return any(run.dataset_size is not None and run.adjacency == "add-remove" for run in answers.described)
