@@ -140,21 +140,28 @@ def question_text(adjacency: str, name: str, side: str = "") -> str:
     return asked.format(name=name)
 
 
-_VERDICTS = {"add-remove": ("present", "absent"), "zero-out": ("used", "zeroed out")}
+ANSWERS = {
+    "add-remove": ("present", "absent"),
+    "zero-out": ("used", "zeroed out"),
+    "substitute": ("original", "replaced"),
+}
+"""What an attack says of one record, by what neighbors differ by."""
+ORIENTATIONS = {
+    "add-remove": ("present against absent", "absent against present"),
+    "zero-out": ("used against zeroed out", "zeroed out against used"),
+    "substitute": ("the original against its replacement", "the replacement against the original"),
+}
+"""The two orders of a pair, by what neighbors differ by."""
 
 
 def verdicts(adjacency: str) -> tuple[str, str]:
     """The two answers to that question."""
-    return _VERDICTS.get(adjacency, ("the first", "the second"))
-
-
-ANSWERS = {True: ("original", "replaced"), False: ("present", "absent")}
-"""What an attack says of a record that is replaced, and of one that is added, removed or zeroed out."""
+    return ANSWERS[adjacency] if adjacency in ("add-remove", "zero-out") else ("the first", "the second")
 
 
 def direction_text(adjacency: str, finds_present: bool) -> str:
     """Which answer of an attack a true and a false positive rate are about."""
-    answer, other = ANSWERS[adjacency == "substitute"][:: 1 if finds_present else -1]
+    answer, other = ANSWERS[adjacency][:: 1 if finds_present else -1]
     return (
         f"Here it looks for '{answer}', with the threshold at which it says '{answer}' with probability FPR where "
         f"'{other}' is right."

@@ -168,7 +168,7 @@ def test_the_score_of_random_allocation_is_the_log_likelihood_ratio(adjacency: s
         adjacency=adjacency,
     )  # fmt: skip
     text = measure(run, tolerance=0.1).epsilon(1e-5).lower_evidence.statement
-    said = re.search(r"Y_i = exp\((.*?)\) and e_k .*? is log\(e_k\(Y_1, \.\.\., Y_t\) / (.*?)\); the certified", text)
+    said = re.search(r"Y_i = exp\((.*?)\) and e_k .*?, log\(e_k\(Y_1, \.\.\., Y_t\) / (.*?)\)\. The number", text)
     assert said is not None
     seen = np.array([0.4, -1.2, 2.1, 0.7])  # sums over sigma
     pairs = list(itertools.combinations(range(4), chosen))

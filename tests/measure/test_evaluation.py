@@ -38,7 +38,7 @@ def analysis(proofs: Sequence[float], attacks: Sequence[float], neighbors: Seque
 
 def jaws(*phases: Analysis) -> tuple[float, float]:
     """(lower, upper) of epsilon."""
-    found = evaluated(phases, replaced=False)
+    found = evaluated(phases, adjacency="add-remove")
     return found.lower.epsilon(DELTA, TOLERANCE).value, found.upper.epsilon(DELTA, TOLERANCE).value
 
 
@@ -76,14 +76,14 @@ def test_a_pair_that_is_proven_and_attained_closes() -> None:
     """Equal participations count together, over phases too; nothing at all is perfect privacy."""
     source: TwoSidedPair = gaussian(0.5)
     phase = closed(source, 2, "dong2022:cor2.13", "The record takes part in", "All others are zero.")
-    found = evaluated([phase, phase], replaced=False)
+    found = evaluated([phase, phase], adjacency="add-remove")
     assert found.closes
     assert found.lower.epsilon(DELTA, TOLERANCE).value <= exactly(1.0) <= found.upper.epsilon(DELTA, TOLERANCE).value
     coin = randomized_response(0.3)
     phase = closed(coin, 2, "zhu2022:thm10", "Coins", "All others are zero.")
-    found = evaluated([phase, phase], replaced=False)
+    found = evaluated([phase, phase], adjacency="add-remove")
     assert found.upper.epsilon(DELTA, TOLERANCE).value == Product([(coin, 4)]).epsilon(DELTA, TOLERANCE).upper
-    nothing = evaluated([], replaced=False)
+    nothing = evaluated([], adjacency="add-remove")
     assert nothing.closes
     assert nothing.upper.delta(0.0, TOLERANCE).value == 0.0
 
@@ -91,7 +91,7 @@ def test_a_pair_that_is_proven_and_attained_closes() -> None:
 def test_an_attack_that_neighbors_share_is_tried_once() -> None:
     """The same attack object behind both neighbors is one jaw."""
     one = analysis([1.0], [0.5])
-    found = evaluated([replace(one, neighbors=(Analysis((proof(1.2),), one.attack),))], replaced=False)
+    found = evaluated([replace(one, neighbors=(Analysis((proof(1.2),), one.attack),))], adjacency="add-remove")
     assert not isinstance(found.lower, MaximumBound)
 
 
@@ -99,7 +99,7 @@ def test_an_attack_beside_another_proof_is_not_proven(monkeypatch: pytest.Monkey
     """Where the proof is another's, the pair of an attack shows its tests, and nobody builds its UPPER law."""
     monkeypatch.setattr(ReplacedPair, "upper", None)
     shown = Attack(ReplacedPair(1.0, 3), 1, "calipers:replaced-pair", "All others are zero.")
-    below = evaluated([Analysis((proof(9.0),), shown)], replaced=True).lower
+    below = evaluated([Analysis((proof(9.0),), shown)], adjacency="substitute").lower
     assert below.epsilon(DELTA, TOLERANCE).value == ReplacedPair(1.0, 3).epsilon(DELTA)[0]
     hull = below.curve(1e-12, TOLERANCE)
     assert hull.epsilon(DELTA) == pytest.approx(ReplacedPair(1.0, 3).epsilon(DELTA)[0], rel=0.02)

@@ -66,16 +66,18 @@ class Both(TwoSidedPair):
 
 def one_sided(count: int) -> Bounds:
     proof = Proof(Proven(), count, "calipers:shuffled", "The record takes part in")
-    return evaluated([Analysis((proof,), Attack(Shown(), count, "calipers:shuffled", "All."))], replaced=False)
+    return evaluated([Analysis((proof,), Attack(Shown(), count, "calipers:shuffled", "All."))], adjacency="add-remove")
 
 
 def attained(count: int) -> Bounds:
-    return evaluated([closed(Both(), count, "calipers:allocation", "The record takes part in", "All.")], replaced=False)
+    return evaluated(
+        [closed(Both(), count, "calipers:allocation", "The record takes part in", "All.")], adjacency="add-remove"
+    )
 
 
 def attacked(count: int) -> Bounds:
     proof = Proof(gaussian(3.0), count, "calipers:shuffled", "The record takes part in")
-    return evaluated([Analysis((proof,), Attack(Both(), count, "calipers:allocation", "All."))], replaced=False)
+    return evaluated([Analysis((proof,), Attack(Both(), count, "calipers:allocation", "All."))], adjacency="add-remove")
 
 
 @pytest.mark.parametrize("kind", [one_sided, attained])

@@ -307,7 +307,7 @@ def test_a_claim_that_an_attack_refutes_is_measured() -> None:
 
 def test_notes_say_why_the_bracket_is_open_and_what_closes_it() -> None:
     notes = " ".join(measure(dealt("shuffle", 10, 1, 1.0)).notes)
-    assert "less is proven than where a remainder is dropped" in notes
+    assert "the proof is looser than where a remainder is dropped" in notes
     assert "sampler = 'balls-and-bins'" in notes  # batches of one record: no smaller batch leaves one over
     assert "Use batches of 9" in " ".join(measure(dealt("shuffle", 100, 10, 1.0)).notes)
     assert "the attack reaches what is proven" in " ".join(measure(dealt("balls-and-bins", 10, 1, 1.0)).notes)

@@ -17,7 +17,7 @@ SAID = (
     "view = 'worst-case'\nunit = 'user'\nrecords_per_unit = 1\n"
 )
 EPOCHS = "dataset_size = 15000\nbatch_size = 8000\nepochs = 40\nnoise_multiplier = 9.0\n"
-BATCHES = "details of the batches (last one, order, public rate)"
+BATCHES = "some detail of the batches (last one, order or public rate)"
 BUDGET = ("--epsilon", "9", "--delta", "1e-5")
 
 

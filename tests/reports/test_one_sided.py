@@ -14,6 +14,8 @@ from calipers.errors import UnsupportedError
 from calipers.gate import Budget, check
 from calipers.measure import Selection, measure
 from calipers.reports.answers import Questions, answer
+from calipers.reports.compared import brief_comparison
+from calipers.reports.comparison import Comparison
 from calipers.reports.markdown import to_markdown
 from calipers.reports.officer import signature_section
 from calipers.reports.paragraph import paragraph, report_this
@@ -176,3 +178,22 @@ def test_the_best_of_several_runs_has_the_neighbors_of_one(run, neighbors) -> No
     page = " ".join(to_markdown(report.document).split())
     assert f"differentially private, {neighbors}" in page
     assert "adding or removing one record" not in page.partition("### How to read")[0]
+
+
+def test_a_comparison_says_which_numbers_are_for_adding_alone() -> None:
+    """Beside a run that bounds both, 0.15 stood under "adding or removing one record"."""
+    both = ADDED.replace(sampler="poisson")
+    named = [answer(measure(run, tolerance=0.05), Questions()) for run in (both, ADDED)]
+    text = " ".join(to_text(brief_comparison(Comparison(("coins", "shuffled"), tuple(named), ()))).split())
+    said = "adding or removing one record. Runs that name none get this one. The numbers of shuffled are for adding one"
+    assert f"{said} only: {COUNTED}" in text
+
+
+def test_what_is_zeroed_out_is_not_called_absent() -> None:
+    """Neither dataset lacks the record: 'used' is told from 'zeroed out', in every test that is described."""
+    for run in (ZEROED, ZEROED.replace(sampler="poisson", adjacency="zero-out")):
+        found = measure(run, tolerance=0.05)
+        said = " ".join(each.lower_evidence.statement for each in (found.epsilon(1e-5), found.tpr(0.01)))
+        assert "ay 'used' when" in said
+        assert "says 'used' with probability FPR where 'zeroed out' is right" in said
+        assert "absent" not in said

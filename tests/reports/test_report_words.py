@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.measure import measure
-from calipers.measure.composed import RECORD_ORIENTATIONS, sum_rule
+from calipers.measure.composed import sum_rule
 from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.answers import Questions, answer, meaningless
 from calipers.reports.attacker import attacker_section
@@ -31,7 +31,7 @@ from calipers.reports.sections import claim_section, numbers_section
 from calipers.reports.standing import badges, claim_cell, is_closed, verdict
 from calipers.reports.words import describe
 from calipers.run import Run
-from calipers.scope import scope_text
+from calipers.scope import ORIENTATIONS, scope_text
 
 TOLERANCE = 1e-3
 POISSON = Run(sample_rate=0.1, steps=10, noise_multiplier=1.0)
@@ -336,7 +336,7 @@ def test_a_true_positive_rate_says_which_answer_it_is_about(fpr, answer) -> None
 
 def test_a_test_names_its_answer_and_a_pair_is_written_out():
     """'Present' above the threshold of the ratio of present to absent; both distributions of a step are there."""
-    forward, backward = (sum_rule(0.7, order, 0.5) for order in RECORD_ORIENTATIONS)
+    forward, backward = (sum_rule(0.7, order, 0.5) for order in ORIENTATIONS["add-remove"])
     assert forward.startswith("say 'present' when")
     assert (
         "ratios of present to absent exceeds 0.5 (the computation used rounded ratios and the threshold 0.7; this test "

@@ -51,9 +51,8 @@ def fail_on_option(*meant: str) -> Callable[[Callable[..., Any]], Callable[..., 
         type=_Condition(list(STATUS)),
         callback=check,
         help="After printing, end with status 4 (refuted: an attack exceeds the claim of standard accounting; "
-        "falsified: an audit found the claim false) or 3 (undecided: not proven either way). Repeatable; here: "
-        + ", ".join(meant)
-        + ".",
+        "falsified: an audit found the claim false) or 3 (undecided: the bounds do not agree, the claim is neither "
+        "proven nor refuted, or an audit cannot tell). Repeatable; here: " + ", ".join(meant) + ".",
     )
 
 

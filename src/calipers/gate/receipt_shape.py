@@ -32,7 +32,7 @@ RUN_FACTS = {
 """How a receipt calls what a run says."""
 SCOPE_FACTS = ("batches", "neighbors", "unit")
 """What the numbers are about, in words."""
-_ASSUMED_WORDS = {"batches": "details of the batches (last one, order, public rate)", "unit": "privacy unit"}
+_ASSUMED_WORDS = {"batches": "some detail of the batches (last one, order or public rate)", "unit": "privacy unit"}
 STATED_FACTS = ("clipping norm", "noise source")
 PROBE_FACT = "probe: "
 MOST_DELTAS = 100

@@ -26,6 +26,7 @@ from calipers.pld.composition.product import Product
 from calipers.pld.composition.renyi import renyi, renyi_above, renyi_below, renyi_of_tests
 from calipers.pld.composition.sweep import directed_sweep
 from calipers.pld.core.source import SingleAttack, SinglePair, SingleProof
+from calipers.scope import ORIENTATIONS
 
 if TYPE_CHECKING:
     from calipers.pld.allocation.adaptive_sign import AdaptiveSignAttack
@@ -36,7 +37,6 @@ _RENYI_DEPTH = 1e-30
 """Error rates of the tests that show Renyi divergences reach down to about this."""
 FINE_TOLERANCE = 2e-4
 """From here on proofs may take up to a minute where that makes upper bounds tighter."""
-RECORD_ORIENTATIONS = ("present against absent", "absent against present")
 
 
 def sum_rule(threshold: float, order: str, epsilon: float) -> str:
@@ -198,7 +198,7 @@ class PairProof(PairBound):
 class PairAttack(PairBound):
     """The lower side: the pair is what each step shows."""
 
-    orientations: tuple[str, str] = RECORD_ORIENTATIONS
+    orientations: tuple[str, str] = ORIENTATIONS["add-remove"]
     side = Side.LOWER
 
     def _found(self, bounds: BoundsWithTest, epsilon: float) -> BoundValue:
@@ -218,7 +218,7 @@ def composition(
     reason: str,
     statement: str,
     description: str,
-    orientations: tuple[str, str] = RECORD_ORIENTATIONS,
+    orientations: tuple[str, str] = ORIENTATIONS["add-remove"],
 ) -> Bounds:
     """Both bounds of a composition of pairs."""
     attack = PairAttack(composed, description, statement, orientations)

@@ -55,6 +55,7 @@ from calipers.mechanisms.tree_noise import TreeNoise
 from calipers.numerics.types import FloatArray
 from calipers.pld.composition.product import Product
 from calipers.reading import read_bounded
+from calipers.scope import ORIENTATIONS
 
 TRIALS = Domain(1000, 10**8, integer=True)
 BINS = Domain(1, 4096, integer=True)
@@ -179,7 +180,8 @@ def _cyclic(run: CorrelatedNoise) -> Bounds:
     same = len(every) == len(one) and np.array_equal(every, one) and len(set(every)) <= _MOST_KINDS
     description = f"{_ATTACK} Each block of rows attains exactly its pair."
     above = PairProof(_rounds(run, every, True), reason, "choquette2023:thm4")
-    return Bounds(above, PairAttack(_rounds(run, one, False), description, "choquette2023:thm4"), closes=same)
+    attack = PairAttack(_rounds(run, one, False), description, "choquette2023:thm4", ORIENTATIONS[run.adjacency])
+    return Bounds(above, attack, closes=same)
 
 
 def _rounds(run: CorrelatedNoise, norms: FloatArray, up: bool) -> Composition:

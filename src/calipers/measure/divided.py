@@ -18,7 +18,7 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.bounds import Bound, Bounds, BoundValue
-from calipers.measure.composed import RECORD_ORIENTATIONS, sum_rule
+from calipers.measure.composed import sum_rule
 from calipers.measure.divisors import SIZE, check_divided
 from calipers.measure.neighbors import LineGradients, NeighborPair, divided_pairs, range_of_neighbors
 from calipers.memoize import memoize
@@ -28,6 +28,7 @@ from calipers.pld.division.length_tests import delta_shown, epsilon_shown
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.run_fields import divisor_of
 from calipers.samplers import scheme_of
+from calipers.scope import ORIENTATIONS
 
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
@@ -240,7 +241,7 @@ class CollinearAttack(Bound):
         text = (
             "The differing record's clipped gradient is w e, e a unit vector, all others are v e with the best of a "
             f"few v and w{best}; the coordinate along e and the length of the rest are observed. The test: "
-            f"{sum_rule(shown.threshold, RECORD_ORIENTATIONS[shown.reversed], epsilon)}."
+            f"{sum_rule(shown.threshold, ORIENTATIONS['add-remove'][shown.reversed], epsilon)}."
         )
         return Evidence.of(Kind.TEST, "calipers:collinear-attack", text)
 
@@ -306,5 +307,6 @@ def _length_test(pair: NeighborPair | None, backward: bool) -> Evidence:
         Kind.TEST,
         "calipers:noise-length",
         f"Everybody's gradient is zero, the record's too{where}: the length of the noise over all coordinates and "
-        f"rounds is compared with a threshold ({RECORD_ORIENTATIONS[backward]}); both error rates in closed form.",
+        f"rounds is compared with a threshold ({ORIENTATIONS['add-remove'][backward]}); both error rates in closed "
+        "form.",
     )

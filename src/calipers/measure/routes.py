@@ -21,7 +21,6 @@ from calipers.guarantee import Guarantee
 from calipers.measure.bounds import RELEASES, Bound, Bounds, composed_pairs, gaussians
 from calipers.measure.competing import maximum, minimum, worst
 from calipers.measure.composed import (
-    RECORD_ORIENTATIONS,
     ComposedAttack,
     ComposedProof,
     Composition,
@@ -39,15 +38,11 @@ from calipers.pld.core.source import AnyPair, TwoSidedPair
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import ASSUMED, scheme_of
 from calipers.samplers.analysis import Analysis, Attack, CompositionFactor, Kind, Proof
-from calipers.scope import ANSWERS, FIXED
+from calipers.scope import ANSWERS, FIXED, ORIENTATIONS
 
 if TYPE_CHECKING:
     from calipers.measure.guarantees import Mechanism
 
-_ORIENTATIONS = {
-    True: ("the original against its replacement", "the replacement against the original"),
-    False: RECORD_ORIENTATIONS,
-}
 Part = TypeVar("Part")
 
 
@@ -161,9 +156,9 @@ def _evaluation(phases: tuple[Run, ...]) -> Bounds:
         chain = GroupedProof(_evaluation(chained).upper, records, unit)
         above = minimum([*_revealed(phases), chain])
         together = zip(*(scheme_of(run).unit_attacks(run) for run in phases), strict=False)
-        equal = [_shown(each, phases[0].adjacency == "substitute") for each in together]
+        equal = [_shown(each, phases[0].adjacency) for each in together]
         return Bounds(above, maximum([attack, *equal]) if equal else attack)
-    return evaluated([scheme_of(run).analyze(run) for run in phases], phases[0].adjacency == "substitute")
+    return evaluated([scheme_of(run).analyze(run) for run in phases], phases[0].adjacency)
 
 
 def _revealed(phases: tuple[Run, ...]) -> list[Bound]:
@@ -250,17 +245,17 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
             "The released quantity is the noisy sum. Dividing it by a public constant changes nothing; dividing it by "
             "a number that depends on the data (dataset size, realized batch size) does."
         )
-    if phases[0].adjacency == "substitute":
+    if phases[0].adjacency:
         notes.append("Substitution keeps the dataset's size; standard accounting is for adding or removing a record.")
     return tuple(dict.fromkeys(notes))
 
 
-def evaluated(analyses: Sequence[Analysis], replaced: bool) -> Bounds:
+def evaluated(analyses: Sequence[Analysis], adjacency: str) -> Bounds:
     """The bounds of phases that follow one another.
 
     Args:
         analyses: of every phase, by its sampler; none is perfect privacy.
-        replaced: whether neighbors differ by a replaced record.
+        adjacency: what neighbors differ by.
 
     Returns:
         The smallest of the proofs and the largest of the attacks, each the largest over the neighbors of the dataset.
@@ -270,20 +265,20 @@ def evaluated(analyses: Sequence[Analysis], replaced: bool) -> Bounds:
 
         return no_release()
     neighbors = _alternatives([(e, *e.neighbors) for e in analyses])
-    show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
-    return worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
+    show = functools.cache(functools.partial(_shown, adjacency=adjacency))  # neighbors may share attacks
+    return worst([_one_neighbor(phases, adjacency, show) for phases in neighbors])
 
 
-def _one_neighbor(analyses: Sequence[Analysis], replaced: bool, show: Callable[..., Bound]) -> Bounds:
+def _one_neighbor(analyses: Sequence[Analysis], adjacency: str, show: Callable[..., Bound]) -> Bounds:
     attacks = [analysis.attack for analysis in analyses]
     tried = _alternatives([(analysis.attack, *analysis.attacks) for analysis in analyses])
     if all(analysis.closes for analysis in analyses):
         proofs = [analysis.proofs[0] for analysis in analyses]
         pairs = _pairs(factors_of(proofs))
         assert pairs is not None  # what is proven and attained has both sides
-        return _attained(proofs, pairs, attacks, replaced)
+        return _attained(proofs, pairs, attacks, adjacency)
     competing = _alternatives([analysis.proofs for analysis in analyses])
-    above = minimum([_proven(proofs, attacks, replaced) for proofs in competing])
+    above = minimum([_proven(proofs, attacks, adjacency) for proofs in competing])
     return Bounds(above, maximum([show(tuple(one)) for one in tried]))
 
 
@@ -333,12 +328,12 @@ def _statement(proofs: Sequence[Proof]) -> str:
     return next((proof.statement for proof in reversed(proofs) if proof.one_sided), proofs[-1].statement)
 
 
-def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Bound:
+def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], adjacency: str) -> Bound:
     """The composition of one proof per phase."""
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
-        return _attained(proofs, pairs, attacks, replaced, (Side.UPPER,)).upper
+        return _attained(proofs, pairs, attacks, adjacency, (Side.UPPER,)).upper
     reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
     single = factors[0][0].single_proof if _counted(factors) == 1 else None
     return ComposedProof(ProofProduct(factors), reason, _statement(proofs), single)
@@ -352,7 +347,7 @@ def _attained(
     proofs: Sequence[Proof],
     pairs: Sequence[tuple[TwoSidedPair, int]],
     attacks: Sequence[Attack],
-    replaced: bool,
+    adjacency: str,
     sides: tuple[Side, ...] = tuple(Side),
 ) -> Bounds:
     """The composition of pairs that have both sides; `sides`: both, or the upper one where the attacks are others."""
@@ -372,20 +367,20 @@ def _attained(
     )
     single = pairs[0][0].single_pair if count == 1 else None
     composed = Composition(Product(pairs), any(proof.published for proof in proofs), sides, single)
-    return composition(composed, reason, _statement(hidden), description, _ORIENTATIONS[replaced])
+    return composition(composed, reason, _statement(hidden), description, ORIENTATIONS[adjacency])
 
 
-def _shown(attacks: Sequence[Attack], replaced: bool) -> Bound:
+def _shown(attacks: Sequence[Attack], adjacency: str) -> Bound:
     """The composition of the attacks on all phases."""
     factors, description = factors_of(attacks), _descriptions([attack.description for attack in attacks])
     pairs = None if any(attack.one_sided for attack in attacks) else _pairs(factors)
     if pairs is not None:
         alone = pairs[0][0].single_pair if _counted(pairs) == 1 else None
         composed = Composition(Product(pairs), sides=(Side.LOWER,), single=alone)
-        return PairAttack(composed, description, attacks[-1].statement, _ORIENTATIONS[replaced])
+        return PairAttack(composed, description, attacks[-1].statement, ORIENTATIONS[adjacency])
     rival = attacks[0].rival if len(factors) == 1 else None
     single = factors[0][0].single_attack if _counted(factors) == 1 else None
-    return ComposedAttack(AttackProduct(factors), description, ANSWERS[replaced], attacks[-1].statement, single, rival)
+    return ComposedAttack(AttackProduct(factors), description, ANSWERS[adjacency], attacks[-1].statement, single, rival)
 
 
 def _descriptions(descriptions: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
 from calipers.reports.sections import ROUNDED, notes_section, subject_file
 from calipers.reports.words import describe_subject
-from calipers.scope import unit_text
+from calipers.scope import only_side, other_side, unit_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -147,20 +147,25 @@ def _proven(verdict: PairVerdict) -> Badge:
     return Badge(verdict.order.value, _MOODS.get(verdict.order.value, "good"))
 
 
-def _relation(compared: Sequence[Answers]) -> tuple[Prose, ...]:
-    """The neighboring relation of all rows; nothing where they differ, which the verdicts say."""
+def _relation(names: Sequence[str], compared: Sequence[Answers]) -> tuple[Prose, ...]:
+    """The neighboring relation of all rows, and of which it is half; nothing where they differ, as the verdicts say."""
     found = {relation(answers) for answers in compared}
     if len(found) > 1 or not found <= set(NEIGHBORS):
         return ()
     (name,) = found
     runs = [run for answers in compared for run in answers.runs]
     units = {unit_text(run) for run in runs} or {"one record"}
-    words = f"All numbers are for the same neighbors, {name}: {NEIGHBORS[name]} {' or '.join(sorted(units))}."
+    words = f"All runs have the same neighboring relation, {name}: {NEIGHBORS[name]} {' or '.join(sorted(units))}."
     if runs:
         nobody = all("adjacency" in run.assumed for run in runs)
         words += (
             " This is assumed, since no run names an adjacency." if nobody else " Runs that name none get this one."
         )
+    for side in ("adding", "removing"):
+        half = [name for name, answers in zip(names, compared, strict=True) if only_side(answers.runs) == side]
+        if half:
+            words += f" The numbers of {' and '.join(half)} are for {side} one only: no finite epsilon holds for "
+            words += f"{other_side(side)} one."
     return (Prose(words),)
 
 
@@ -173,11 +178,11 @@ def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     caption = f"From attack (at least) to proof (at most). {ROUNDED}"
     if len(names) <= MOST_SIDE_BY_SIDE:
         table = Table(caption, ("quantity, attack to proof", *names), tuple(rows))
-        return Section("Side by side", (table, *_relation(compared)))
+        return Section("Side by side", (table, *_relation(names, compared)))
     reported = [row for row in rows if row[0] != "separation"]  # the advantage again, as a distance
     columns = ("run, attack to proof", *(str(row[0]) for row in reported))
     turned = tuple((name, *(row[number] for row in reported)) for number, name in enumerate(names, start=1))
-    return Section("Side by side", (Table(caption, columns, turned), *_relation(compared)))
+    return Section("Side by side", (Table(caption, columns, turned), *_relation(names, compared)))
 
 
 def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Section:

@@ -65,8 +65,8 @@ def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
     )
     standard = (
         "Standard accounting is the add-remove epsilon that a tight accountant for Poisson sampling reports "
-        "(accountants that use Renyi differential privacy, RDP, report more). It assumes that way of drawing batches, "
-        "whether or not it was used."
+        "(Opacus's PRV accountant reports a little more, and accountants by Renyi differential privacy, RDP, clearly "
+        "more). It assumes that way of drawing batches, whether or not it was used."
     )
     if comparable(answers.runs):
         standard += (

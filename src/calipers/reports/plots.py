@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MISSING = "Pictures need matplotlib: pip install '.[plots]' in the clone; or ask for CSV."
 PROOF, ATTACK, PAPER = "#1b6ca8", "#c8452d", "#8a8a8a"
-LABELS = {Side.UPPER: "upper bound (proof)", Side.LOWER: "lower bound (attack)"}
+LABELS = {Side.UPPER: "proof", Side.LOWER: "attack"}
 RUN_COLORS = ("#1b6ca8", "#c8452d", "#2f8f4e", "#7d4ca8", "#b8860b", "#4a4a4a")
 COLORS = {Side.UPPER: PROOF, Side.LOWER: ATTACK}
 

@@ -24,12 +24,19 @@ def uncovered_section(answers: Answers) -> Section:
         "libraries draw floating-point numbers from a start number (the seed), which must stay secret.",
         "Logs of the training: attackers who see the seed, the noise or, where batches are drawn at random, who was in "
         "which batch.",
-        f"Several records of one person: the unit is {who}. People with more, and groups, are protected less.",
+        f"Several records of one person: the unit is {who}{_alone(answers)}. People with more, and groups, are "
+        "protected less.",
         "Other releases: models, statistics or logs made from the same data add up with this one.",
         *_size(answers),
         _description(answers),
     )
     return Section(UNCOVERED, (Items(texts),))
+
+
+def _alone(answers: Answers) -> str:
+    """That a person, or whatever the unit is called, is counted as one record."""
+    runs = answers.described
+    return ", counted as one record" if runs and runs[0].unit is not None and runs[0].records_per_unit == 1 else ""
 
 
 def _search(answers: Answers) -> str:

@@ -35,7 +35,7 @@ from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Number, Table, 
 if TYPE_CHECKING:
     from calipers.numerics.types import FloatArray
 
-PROOF, ATTACK = "upper bound (proof)", "lower bound (attack)"
+PROOF, ATTACK = "proof", "attack"
 LOWEST_RATE = 1e-5
 RATE_POINTS = 101
 TABLE_RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)

@@ -144,11 +144,12 @@ class RandomAllocationScheme(Scheme):
             return known_times(run, steps)
         if chosen == 1:
             return hidden(noise, [(steps, 1.0, 1)], run.adjacency == "substitute")
+        more = f" or {steps // chosen + 1}" if steps % chosen else ""
         above, below = _factors(noise, steps, chosen, run.adjacency)
         proof = Proof(
             *above[0],
             STATEMENT,
-            f"The {chosen} steps of a record are one of each of {chosen} groups of about {steps // chosen} steps, "
+            f"The {chosen} steps of a record are one of each of {chosen} groups of {steps // chosen}{more} steps, "
             "groups that are drawn and revealed",
             additional=above[1:],
         )
@@ -176,8 +177,8 @@ def _attack(run: RunFields, factors: tuple[tuple[AttainedPair, int], ...]) -> At
     description = (
         f"The record's clipped gradient is the same unit vector in every step{instead} and all other gradients are "
         f"zero. With x_i the sum of step i along it over sigma, Y_i = {ratio} and e_k the elementary symmetric "
-        f"polynomial, the score of the run, its only one, is log(e_k(Y_1, ..., Y_t) / {other}); the certified figure "
-        "is that of a weaker test, a sum of log(1 + c Y_i)."
+        f"polynomial, the only score is that of the whole run, log(e_k(Y_1, ..., Y_t) / {other}). The number is "
+        "computed for a weaker test, on a sum of log(1 + c Y_i); the test on the score shows at least as much."
     )
     return Attack(*factors[0], STATEMENT, description, one_sided=True, additional=factors[1:])
 

@@ -112,16 +112,17 @@ class Shuffle(EqualBatches):
 FIXED, SHUFFLED, FULL_EPOCHS = "chua2024:lemB.2", "calipers:shuffled", "calipers:displaced"
 NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Lemma B.2), which show the record in"
 _REMAINDER = (
-    "Every epoch drops a remainder, or ends before all batches came, so the record that makes room for this one is not "
-    "observed, and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent "
-    "worst-case terms, by a dynamic program over what an adversary can choose from batch to batch, and by fixed "
-    "batches (Chua et al. 2024, Lemma B.2); at every e^epsilon the smallest of the three counts."
+    "The proof lets this record change places with another one. Every epoch drops a remainder, or ends before all "
+    "batches came, and the other one goes there, where it is not observed; so where this one is shows in one batch sum "
+    "only: an epoch is dominated by a sum of independent worst-case terms, by a dynamic program over what an adversary "
+    "can choose from batch to batch, and by fixed batches (Chua et al. 2024, Lemma B.2); at every e^epsilon the "
+    "smallest of the three counts."
 )
 _NO_REMAINDER = (
-    "Every record is used in every epoch, so the record that makes room for this one is observed too, once, which "
-    "hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly equal weights, and by "
-    "fixed batches (Chua et al. 2024, Lemma B.2) for the small share of weight that this does not bound; by these "
-    "alone at every e^epsilon where they show less."
+    "The proof lets this record change places with another one, which is observed too, once, since every record is "
+    "used in every epoch; that hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly "
+    "equal weights, and by fixed batches (Chua et al. 2024, Lemma B.2) for the small share of weight that this does "
+    "not bound; by these alone at every e^epsilon where they show less."
 )
 
 
@@ -389,9 +390,8 @@ def _hidden(run: RunFields) -> str:
         else "Draw every record into a batch independently (sampler = 'balls-and-bins')"
     )
     return (
-        "Where every record is used in every epoch less is proven than where a remainder is dropped. "
-        f"{_BETWEEN} {advice} in another training, described with adjacency = '{run.adjacency}', and the bounds come "
-        "closer."
+        "Where every record is used in every epoch the proof is looser than where a remainder is dropped. "
+        f"{_BETWEEN} {advice} in another training, described with adjacency = '{run.adjacency}': bounds come closer."
     )
 
 

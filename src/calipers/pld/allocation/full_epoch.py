@@ -98,10 +98,10 @@ class FullEpoch(ShuffledEpoch):
         if not used:
             return ""
         if len(used) == 1:
-            return f"Which record makes room is chosen by this rule: {_RULES[used[0]]}."
+            return f"The other one is chosen by this rule: {_RULES[used[0]]}."
         return (
-            f"Which record makes room is chosen by one of two rules, and at every threshold e^epsilon the smaller "
-            f"bound counts: {_RULES[False]}; or {_RULES[True]}."
+            "The other one is chosen by one of two rules, and at every threshold e^epsilon the smaller bound counts: "
+            f"{_RULES[False]}; or {_RULES[True]}."
         )
 
     def chosen(self, epsilon: float, reverse: bool) -> Majorant | None:

@@ -82,7 +82,7 @@ class ShuffleTest:
     reversed: bool
 
     def __str__(self) -> str:
-        side, claim = ("<", "zeroed out") if self.reversed else (">", "present")
+        side, claim = ("<", "zeroed out") if self.reversed else (">", "used")
         if self.statistic == "max":
             return f"say '{claim}' when max_t (sum of batch t + B) {side} {self.threshold:.6g}"
         factor = math.exp(-self.epsilon if self.reversed else self.epsilon)
