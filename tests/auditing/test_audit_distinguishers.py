@@ -319,7 +319,7 @@ def test_differences_that_only_show_together_are_used() -> None:
     score = Fitted(rng.normal(size=(1000, 20)), rng.normal(0.1, size=(1000, 20)))
     absent, present = (score.scores(rng.normal(shift, size=(50_000, 20))) for shift in (0.0, 0.1))
     assert (present.mean() - absent.mean()) / absent.std() > 0.3
-    assert "more than 1000 pilot runs (--pilot)" in score.blind
+    assert "more than 1000 + 1000 pilot runs (--pilot)" in score.blind
     chance = [Fitted(*rng.normal(size=(2, 200, 20))) for _ in range(200)]
     assert sum(bool((one.present_mean != one.absent_mean).all()) for one in chance) <= 8
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements
-from calipers.curves.envelope import Envelope
+from calipers.curves.envelope import Envelope, advantage
 from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.display import PrintedDisplay
@@ -33,7 +33,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, RESOLVED
 from calipers.errors import InputError, UnsupportedError
 from calipers.guarantee import GuaranteeSubject
 from calipers.measure.bounds import Bound, Bounds, BoundValue, GaussianBound, depth_for
-from calipers.measure.success import success_shown, with_game
+from calipers.measure.success import success_shown, with_curve, with_game
 from calipers.measure.watched import Watched
 from calipers.memoize import memoize
 from calipers.numerics.decimals import setting
@@ -264,8 +264,7 @@ class Measurement(PrintedDisplay):
         if not self.runs:
             return found
         finds = self.evaluation.lower.leading(shown).envelope(*asked).finds_present(fpr)
-        said = _also(found.lower_evidence, direction_text(self.runs[0].adjacency, finds))
-        return replace(found, lower_evidence=said)
+        return replace(found, lower_evidence=_also(found.lower_evidence, direction_text(self.runs[0].adjacency, finds)))
 
     def tpr_bound(self, side: Side, fpr: float) -> float:
         """One end of `tpr`, without computing the other.
@@ -281,12 +280,14 @@ class Measurement(PrintedDisplay):
         return float(self.envelope(side, _rate_depth(fpr)).rates(fpr)[1])
 
     def advantage(self) -> Bracket:
-        """The largest TPR - FPR of any attack: total variation, delta(0).
+        """The largest TPR - FPR of any attack: total variation, delta(0), as far as delta and whole curves tell.
 
         Returns:
             lower <= max over attacks of TPR - FPR <= upper.
         """
-        return _bracket_of(*self._asked("delta", 0.0, self.tolerance))
+        at_zero, above = self._asked("delta", 0.0, self.tolerance)
+        below = with_curve(at_zero, self.evaluation.lower, _DEEPEST, self.tolerance)
+        return _bracket_of(below, BoundValue(min(above.value, advantage(self.curve(Side.UPPER))), above.evidence))
 
     def separation(self) -> Bracket:
         """The largest distance of the trade-off curve from the line of perfect privacy: advantage / sqrt 2."""
@@ -334,7 +335,7 @@ class Measurement(PrintedDisplay):
                 "The isolated view bounds what one noisy contribution shows, not what the trained model shows; measure "
                 "with view = 'worst-case' to bound how often a secret is named."
             )
-        depth = max(1e-250, min(_DEEPEST, 1e-3 * baseline))
+        depth = _rate_depth(baseline)
         upper = float(self.curve(Side.UPPER, depth).rates(baseline)[1])
         lower = success_shown(self.envelope(Side.LOWER, depth), baseline, self.others_zero)
 
@@ -343,8 +344,7 @@ class Measurement(PrintedDisplay):
                 return float(one.curve(depth, self.tolerance).rates(baseline)[1])
             return success_shown(one.envelope(depth, self.tolerance), baseline, self.others_zero)
 
-        found = self._bracket(max(lower, baseline), max(upper, baseline), shown)
-        return with_game(found, self.others_zero)
+        return with_game(self._bracket(max(lower, baseline), max(upper, baseline), shown), self.others_zero)
 
     @memoize
     @implements("gomez2025:eq21", "gomez2025:eq24")

@@ -1,4 +1,4 @@
-"""How often a secret of one record is named: what an attack shows, and what stands behind both ends.
+"""What is read off an attack's whole curve: how often a secret of one record is named, and the advantage.
 
 What is proven, and why such attacks exist: `calipers.measure.measurement`.
 """
@@ -11,7 +11,8 @@ import numpy as np
 
 from calipers.bracket import Bracket, Evidence
 from calipers.citations import statement
-from calipers.curves.envelope import Envelope
+from calipers.curves.envelope import Envelope, advantage
+from calipers.measure.bounds import Bound, BoundValue
 
 _PROVEN = "With the symmetric trade-off curve f, an attacker whose guess is right with probability k is with 1 - f(k)."
 _LIST = (
@@ -38,6 +39,29 @@ def success_shown(attack: Envelope, baseline: float, others_zero: bool) -> float
     if others_zero:
         return max(float(curve.rates(baseline)[1]) for curve in attack.absent)
     return _two_values(attack, baseline)
+
+
+def with_curve(found: BoundValue, attack: Bound, depth: float, tolerance: float) -> BoundValue:
+    """The largest TPR - FPR that an attack shows: that of one test, or the most that its curve shows.
+
+    Args:
+        found: delta at epsilon 0, with its test.
+        attack: a lower bound.
+        depth: down to which delta curves are worked out.
+        tolerance: of the measurement.
+
+    Returns:
+        The larger of the two, with the test at epsilon 0 of the attack whose curve it is.
+    """
+
+    def shown(one: Bound) -> float:
+        return advantage(one.curve(depth, tolerance))
+
+    if shown(attack) <= found.value:
+        return found
+    leading = attack.leading(shown)
+    test, any_test = leading.delta(0.0, tolerance).evidence, leading.evidence()
+    return BoundValue(shown(attack), test if test.source == any_test.source else any_test)
 
 
 def with_game(found: Bracket, others_zero: bool) -> Bracket:
