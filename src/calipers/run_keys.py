@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from calipers.errors import InputError
+from calipers.numerics.decimals import floor_digits, nearest_digits
 from calipers.reading import RUN_FILE_BYTES, read_bounded
 from calipers.synonyms import advice_on_key, key_named
 
@@ -237,3 +238,11 @@ def as_toml(table: Mapping[str, object]) -> str:
     """A table as TOML writes it, a line for each key."""
     quoted = {key: json.dumps(value) for key, value in table.items() if isinstance(value, str | bool)}
     return "".join(f"{key} = {quoted.get(key, repr(value))}\n" for key, value in table.items())
+
+
+def rate_text(rate: float) -> str:
+    """A rate; one with many digits as 1/M, or rounded down: what holds for it holds for that."""
+    shown, turns = nearest_digits(rate), whole(1 / rate)
+    if float(shown) == rate:
+        return shown
+    return f"1/{turns:,}" if turns and 1 / turns == rate else floor_digits(rate)

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 from calipers.guarantee import NEIGHBORS
-from calipers.numerics.decimals import claim_digits, floor_digits, nearest_digits
+from calipers.numerics.decimals import claim_digits, nearest_digits
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.run_fields import divisor_of
-from calipers.run_keys import whole
+from calipers.run_keys import rate_text, whole
 from calipers.samplers import scheme_of
 
 DIVISORS = {
@@ -34,13 +34,13 @@ VIEWS = {
     "isolated": "the adversary sees only the differing record's own noisy contribution",
 }
 FIXED = (
-    "The numbers hold only if the noise, the sampling and the number of steps were fixed before the run. A run that "
-    "might have stopped early has to be described as the longest run that was possible; where noise or steps were "
-    "chosen from what had been released in any other way, the numbers do not hold."
+    "The numbers hold only if the noise, the sampling and the number of steps were fixed before the run, whatever the "
+    "data. A run that might have stopped early has to be described as the longest run that was possible; where noise "
+    "or steps were chosen from what had been released in any other way, the numbers do not hold."
 )
 AT_MOST = "which reveal at most as much as"
 """Between what was executed and the run whose bound was taken for it."""
-FIXED_SHORT = "noise, sampling and number of steps were fixed before the run"
+FIXED_SHORT = "noise, sampling and number of steps were fixed before the run, whatever the data"
 _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
     "isolated": "sees only the differing record's own noisy contribution",
@@ -168,8 +168,10 @@ def direction_text(adjacency: str, finds_present: bool) -> str:
     )
 
 
-def divisor_text(run: Run) -> str:
-    """What the noisy sum is divided by."""
+def divisor_text(run: Run, sizes: tuple[int, int] | None = None) -> str:
+    """What the noisy sum is divided by; `sizes`: the range of dataset sizes that was asked about."""
+    if sizes is not None and size_matters(run):
+        return f"{DIVISORS[run.normalization]}, {held_for(run, sizes)}"
     return _of_batches(DIVISORS[run.normalization], run)
 
 
@@ -191,12 +193,16 @@ def held_for(run: Run, sizes: tuple[int, int] | None) -> str:
     return "for this N only" if sizes is None else f"for every N from {sizes[0]:,} to {sizes[1]:,}"
 
 
-def _sums_held(run: Run, sizes: tuple[int, int] | None) -> str:
-    """The noisy sums, with the dataset sizes that a number holds for where that matters."""
+def _released(run: Run, sizes: tuple[int, int] | None) -> str:
+    """The noisy sums, with what they are divided by, and for which dataset sizes."""
     held = held_for(run, sizes)
-    if held and sizes is not None:
-        return f"{SUMS[run.normalization]}, {held}"
-    return f"{sums_text(run)} (for this N; other dataset sizes may leak more)" if held else sums_text(run)
+    return sums_text(run) if sizes is None or not held else f"{SUMS[run.normalization]}, {held}"
+
+
+def _sums_held(run: Run, sizes: tuple[int, int] | None) -> str:
+    """The same, and that other sizes may leak more where that matters."""
+    only = " (for this N; other dataset sizes may leak more)" if sizes is None and held_for(run, sizes) else ""
+    return f"{_released(run, sizes)}{only}"
 
 
 def _of_size(text: str, run: Run) -> str:
@@ -225,21 +231,18 @@ def _of_batches(text: str, run: Run) -> str:
     return text.replace("N q", "N / number of batches")
 
 
-def rate_text(rate: float) -> str:
-    """A rate; one with many digits as 1/M, or rounded down: what holds for it holds for that."""
-    shown, turns = nearest_digits(rate), whole(1 / rate)
-    if float(shown) == rate:
-        return shown
-    return f"1/{turns:,}" if turns and 1 / turns == rate else floor_digits(rate)
-
-
 def batches_text(run: Run) -> str:
     """How batches were drawn, and what became of records that do not fill one."""
-    rate, size = rate_text(run.rate), run.dataset_size
-    if float(nearest_digits(run.rate)) != run.rate and run.batch_size and size and run.batch_size / size == run.rate:
-        rate = f"{run.batch_size:,}/{size:,}"
-    per_epoch = f"{run.steps_per_epoch:,}"
+    rate, per_epoch = share_text(run.rate, run), f"{run.steps_per_epoch:,}"
     return scheme_of(run).batches(run).format(rate=rate, per_epoch=per_epoch, batches=_batches_of_an_epoch(run))
+
+
+def share_text(rate: float, run: Run) -> str:
+    """A rate of a run; B/N in these numbers where it is that and has many digits."""
+    size, batch = run.sizes or (0, 0)
+    if float(nearest_digits(rate)) != rate and size and batch / size == rate:
+        return f"{batch:,}/{size:,}"
+    return rate_text(rate)
 
 
 def _batches_of_an_epoch(run: Run) -> str:
@@ -370,7 +373,7 @@ def scope_text(runs: Sequence[Run], executed: str = "", sizes: tuple[int, int] |
     return in_units(f"for {shared_neighbors(runs)}, in {drawn}, against an adversary who {adversary}", runs[0])
 
 
-def scope_record(runs: Sequence[Run]) -> dict[str, object]:
+def scope_record(runs: Sequence[Run], sizes: tuple[int, int] | None = None) -> dict[str, object]:
     """The same for programs; of several phases, all of them."""
 
     def joined(texts: Sequence[str]) -> str:
@@ -383,7 +386,7 @@ def scope_record(runs: Sequence[Run]) -> dict[str, object]:
         "view": runs[0].view,
         "adversary": VIEWS[runs[0].view],
         "unit": unit_text(runs[0]),
-        "released": joined([f"{sums_text(run)} of clipped gradients, of every step" for run in runs]),
+        "released": joined([f"{_released(run, sizes)} of clipped gradients, of every step" for run in runs]),
         "assumed": list(
             dict.fromkeys(
                 [name for run in runs for name in assumed_settings(run)]

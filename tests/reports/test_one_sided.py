@@ -102,7 +102,7 @@ def test_what_is_shown_to_be_easier_is_not_called_perhaps_easier() -> None:
     assert f"add-remove, and is {easier}" in shown
     assert easier.replace("tell", "answer") in part(page, "What an attacker gets")
     signed = part(page, "To sign")
-    assert f"It says nothing about whether somebody's data were used at all (add-remove), which is {easier}" in signed
+    assert f"Whether somebody's data were used at all is another question (add-remove), which is {easier}" in signed
     assert f"is easier to tell: {COUNTED}." in check(ZEROED, Budget(epsilon=1.0, delta=1e-5)).sentence
     assert "may be easier" not in page + shown
 

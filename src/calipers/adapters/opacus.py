@@ -178,9 +178,10 @@ def _refuse_undescribed(source: LoaderLaw, optimizer: Any, reading: NeighborRead
         described_keys(source, divided, source.batches, reading.zeroed.public)
         advice = [forgotten_batch_size(source), f"{SUMMED}." if _sums_help(source, reading) else ""]
         warnings.warn(
-            "Opacus computes its sample rate from the number of records, and one record more or less would change it: "
-            "the record's bracket is for zeroing one record out (adjacency='zero-out'). For adding or removing "
-            f"one, say public_rate=True if the number of records is public. {' '.join(filter(None, advice))}".rstrip(),
+            "Opacus computes its sample rate from the number of records, and one record more or less may change it or "
+            "the number it divides by: the record's bracket is for zeroing one record out (adjacency='zero-out'). For "
+            "adding or removing one, say public_rate=True if the number of records is public. "
+            f"{' '.join(filter(None, advice))}".rstrip(),
             CalipersWarning,
             stacklevel=4,
         )

@@ -204,7 +204,7 @@ class Attachment:
             "noise source": noise_words(self._optimizer),
             "most participations of a record": seen.participation.busiest(),
             "steps counted by the accountant": steps_reported(self._accountant),
-            "updates counted by the inner optimizer": updates_counted(self._optimizer),
+            "updates counted by the inner optimizer": updates_counted(self._optimizer) or "it has no counter",
             "step hook replaced": self._hook is not None and self._optimizer.step_hook is not self._hook,
             "seen at": dict(SEEN_AT),
         }

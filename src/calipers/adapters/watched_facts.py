@@ -8,7 +8,7 @@ from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_release import WatchedRelease
 from calipers.numerics.decimals import claim_digits
-from calipers.scope import rate_text
+from calipers.run_keys import rate_text
 
 SEEN_AT = {
     "which records a step used, and at what sample rate": "every draw of the watched loaders' batch samplers",

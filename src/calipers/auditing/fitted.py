@@ -57,15 +57,16 @@ class Fitted:
     def blind(self) -> str:
         """What it cannot see."""
         return (
-            f"what a score fitted to more than {self.pilot} pilot runs (--pilot) would find, to differences other than "
-            "in the means or in one scale of all numbers, to values of the noise that depend on one another in ways "
-            "that the pilot runs' checks (correlated pairs, regressions on a few numbers) do not show"
+            f"what a score fitted to more than {self.pilot} + {self.pilot} pilot runs (--pilot) would find, to "
+            "differences other than in the means or in one scale of all numbers, to values of the noise that depend on "
+            "one another in ways that the pilot runs' checks (correlated pairs, regressions on a few numbers) do not "
+            "show"
         )
 
     @property
     def name(self) -> str:
         """What it is."""
-        return f"Gaussians fitted to {self.pilot} pilot runs"
+        return f"Gaussians fitted to {self.pilot} + {self.pilot} pilot runs"
 
     def identity(self) -> dict[str, object]:
         """The digest of the fitted numbers."""

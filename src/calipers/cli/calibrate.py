@@ -80,7 +80,16 @@ def calibrate_command(
         first = found[0].to_dict() if isinstance(found, tuple) else calibrated_record(calibration)
         return to_document(calibration_record(calibration), first)
 
-    outlet.say(lambda: calibration_file(calibration, tolerance), record, lambda: brief_calibration(calibration))
+    measurement = None
+    if outlet.report_path is not None:
+        # As narrow as the last measurements of the search, so that the report shows the value that met the target.
+        measurement = calibration.measured(min(max(1e-2, tolerance), 5 * tolerance))
+        calibration = as_measured(calibration, measurement)
+    outlet.say(
+        lambda: calibration_file(calibration, measurement),  # type: ignore[arg-type]  # measured where it is asked for
+        record,
+        lambda: brief_calibration(calibration),
+    )
 
 
 def as_measured(calibration: Calibration, measurement: Measurement) -> Calibration:
@@ -96,7 +105,7 @@ def as_measured(calibration: Calibration, measurement: Measurement) -> Calibrati
     return dataclasses.replace(calibration, achieved=achieved) if meets else calibration
 
 
-def calibration_file(calibration: Calibration, tolerance: float) -> Report:
+def calibration_file(calibration: Calibration, measurement: Measurement) -> Report:
     """The report of the calibrated run, read at the target's own delta, false positive rate and delta0."""
     from calipers.reports.answers import DEFAULT_DELTA0, DEFAULT_DELTAS, DEFAULT_FPRS, Questions
     from calipers.reports.report import report_calibration
@@ -107,6 +116,4 @@ def calibration_file(calibration: Calibration, tolerance: float) -> Report:
         fprs=(target["fpr"],) if "fpr" in target else DEFAULT_FPRS,
         delta0=target.get("delta0", DEFAULT_DELTA0),
     )
-    # As narrow as the last measurements of the search, so that the report shows the value that met the target.
-    measurement = calibration.measured(min(max(1e-2, tolerance), 5 * tolerance))
-    return report_calibration(as_measured(calibration, measurement), measurement, questions)
+    return report_calibration(calibration, measurement, questions)

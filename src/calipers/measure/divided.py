@@ -290,15 +290,16 @@ class LengthAttack(CollinearAttack):
 
 
 def _records(pair: NeighborPair) -> str:
-    return f"{pair.size} and {pair.size + 1} records"
+    return f"{pair.size:,} and {pair.size + 1:,} records"
 
 
 def _sizes(pairs: tuple[NeighborPair, ...]) -> str:
     first, last = pairs[0].size, max(pair.upto or pair.size for pair in pairs)
-    if last <= first + 1:
-        sizes = " and ".join(f"({size}, {size + 1})" for size in range(first, last + 1))
-        return f"Both neighbors count: datasets of {sizes} records."
-    return f"All neighbors of the range count: datasets of {first} to {last + 1} records."
+    if last == first:
+        return f"Both neighbors count: datasets of {_records(pairs[0])} decide, since larger ones show less."
+    if last == first + 1:
+        return f"Both neighbors count: datasets of {first:,} to {last + 1:,} records."
+    return f"All neighbors of the range count: datasets of {first:,} to {last + 1:,} records."
 
 
 def _length_test(pair: NeighborPair | None, backward: bool) -> Evidence:

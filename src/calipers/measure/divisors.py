@@ -83,8 +83,8 @@ def public_because(run: Run) -> str | None:
     if not scheme_of(run).independent or run.adjacency != "add-remove":
         what = "the realized batch size" if run.normalization == "realized" else "a multiple of the dataset size"
         raise UnsupportedError(
-            f"Nothing is proven for dividing by {what} with sampler={run.sampler!r} under {run.adjacency} adjacency: "
-            f"the divisor tells something about the record. {REMEDY}"
+            f"Calipers has no bound for dividing by {what} with sampler={run.sampler!r} under {run.adjacency} "
+            f"adjacency. {REMEDY}"
         )
     if run.normalization == "floor" and not moving_pairs(run):
         size = run.dataset_size
@@ -155,9 +155,9 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
     """What a reader must know about the divisors of the phases."""
     if sizes is not None:
         explanation = (
-            f"The dataset size is known to lie between {sizes[0]} and {sizes[1]}: every number is about the worst of "
+            f"The dataset size is known to lie between {sizes[0]:,} and {sizes[1]:,}: every upper value holds for "
         )
-        return [f"{explanation}these sizes, its neighbors included. The divisor depends on the data. {REMEDY}"]
+        return [f"{explanation}all these sizes and their neighbors. The divisor depends on the data. {REMEDY}"]
     derived = [run for run in phases if run.batch_size is not None and run.adjacency == "add-remove"]
     notes = [note for run in derived for note in scheme_of(run).derived(run)]  # where the rate comes from
     for run in phases:

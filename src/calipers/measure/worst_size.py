@@ -43,7 +43,7 @@ class WorstSize:
     def note(self) -> str:
         """The finding in words."""
         return (
-            f"A guarantee has to hold for every dataset size: of sizes {self.smallest} to {self.largest}, N = "
+            f"Other dataset sizes may leak more: of sizes {self.smallest} to {self.largest}, N = "
             f"{self.dataset_size} is the worst of {len(self.measured)} {self.what} measured (the rate and the steps "
             f"stay), with epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
             f"delta = {setting(self.delta)}."

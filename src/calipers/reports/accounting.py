@@ -10,7 +10,7 @@ from calipers.reports.answers import Answers
 from calipers.reports.document import Cell, Notice, Prose, Section, Table, at_most, ends
 from calipers.reports.readings import comparable, rate_moves, schedule
 from calipers.reports.standing import claim_cell
-from calipers.scope import neighbors_text, rate_text
+from calipers.scope import neighbors_text, share_text
 
 
 def claim_section(answers: Answers) -> Section:
@@ -44,7 +44,7 @@ def claim_section(answers: Answers) -> Section:
 def _accounted(answers: Answers) -> str:
     """The steps and rates that the claim is about."""
     taken = [
-        f"{steps:,} step{'s' * (steps > 1)} at the sampling rate {rate_text(rate)}"
+        f"{steps:,} step{'s' * (steps > 1)} at the sampling rate {share_text(rate, answers.accounted[0])}"
         for (rate, _), steps in schedule(answers.accounted).items()
     ]
     other = {rate for rate, _ in schedule(answers.accounted)} - {run.mean_rate for run in answers.runs}

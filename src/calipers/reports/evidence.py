@@ -42,6 +42,10 @@ def evidence_section(
     return Section(f"{BEHIND}{whose}", blocks, detail=True)
 
 
+_OWN = 2
+"""Sentences that a test or a proof may have of its own and still be the same otherwise."""
+
+
 class EvidenceRow(NamedTuple):
     """One piece of evidence in words."""
 
@@ -63,6 +67,8 @@ def evidence_rows(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[Ev
         begun = ((_shared(sentences, other), name) for other, name in others)
         shared, first = max(begun, key=lambda one: one[0], default=(0, ""))
         known = min(shared, len(sentences) - 1)
+        if len(sentences) - known > _OWN:  # data of its own: a record that changes sides at other marks
+            known = 0
         others.append((sentences, names[0].rpartition(" (")[0] or names[0]))
         # What is shared is what an attack is played on; it has a threshold of its own.
         said = f"{kind} {'on the same data ' if piece.kind is Kind.TEST else ''}as for {first}" if known else kind

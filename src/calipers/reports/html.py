@@ -6,6 +6,7 @@ a run file named `<b>` is shown as it is called. Numbers carry their exact value
 
 from __future__ import annotations
 
+import math
 import re
 from base64 import b64encode
 from collections.abc import Sequence
@@ -124,7 +125,9 @@ def _figure(figure: parts.Figure) -> str:
         entries = [(swatch(line.role), line.label) for line in picture.lines]
     else:
         marks = {(role, label): None for row in picture.rows for label, role, _ in row.marks}
-        entries = [(mark_swatch("attack"), "lower bound (attack)"), (mark_swatch("proof"), "upper bound (proof)")]
+        entries = [(mark_swatch("attack"), "lower bound (attack)")]
+        if any(math.isfinite(row.upper) for row in picture.rows):
+            entries.append((mark_swatch("proof"), "upper bound (proof)"))
         entries += [(mark_swatch(role), label) for role, label in marks]
     legend = "".join(f"<li>{sample}{_text(label)}</li>" for sample, label in entries)
     return (

@@ -321,7 +321,7 @@ def _not_about_presence(answers: Answers) -> str:
         return ""
     easier = easier_text(answers.runs, "tell", presence(answers.relations, answers.runs))
     known = f", which {easier}" if easier.startswith("is") else ""
-    return f" It says nothing about whether somebody's data were used at all (add-remove){known}."
+    return f" Whether somebody's data were used at all is another question (add-remove){known}."
 
 
 def _several(answers: Answers) -> bool:

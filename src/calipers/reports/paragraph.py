@@ -68,8 +68,9 @@ def _trained(answers: Answers) -> str:
     if answers.executed:
         said = describe_phases(runs).replace("\n", " ")
         return f"The model was trained with DP-SGD, in {answers.executed}, {AT_MOST} the run bounded here: {said}"
+    said = describe_phases(runs, answers.dataset_sizes).replace("\n", " ")
     phases = ":" if len(runs) == 1 else f" in {len(runs)} phases."
-    return f"The model was trained with DP-SGD{phases} " + describe_phases(runs).replace("\n", " ")
+    return f"The model was trained with DP-SGD{phases} {said}"
 
 
 def _said(stated: GuaranteeSubject) -> tuple[str]:

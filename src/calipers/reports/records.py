@@ -92,7 +92,7 @@ def scope_of(answers: Answers) -> Record:
         scope = {"adjacency": stated.adjacency, "view": stated.view, "neighbors": stated.sentence}
         return {"scope": scope | {"assumed": list(stated.assumed)}}
     executed = {"executed": answers.executed} if answers.executed else {}
-    found: Record = {"scope": scope_record(answers.runs) | executed}
+    found: Record = {"scope": scope_record(answers.runs, answers.dataset_sizes) | executed}
     return found | ({"relations": [one.to_dict() for one in answers.relations]} if answers.relations else {})
 
 

@@ -16,7 +16,6 @@ from calipers.errors import CalipersError
 from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
-from calipers.samplers import scheme_of
 from calipers.scope import in_units, last_batch_matters, neighbors_text, only_side, unit_text
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def _with(run: Run, change: dict[str, str]) -> Run:
 def presence(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]) -> str:
     """Epsilon under add-remove, where it shows that being in the data at all is easier to tell than what `runs` say.
 
-    That is where it exceeds what is proven of them, or where it is the epsilon of one of adding and removing only.
+    That is where it exceeds what is proven of them.
     """
     rows = {one.adjacency: one for one in found if not one.last_batch}
     if not runs:
@@ -126,7 +125,7 @@ def presence(found: tuple[NeighborRelation, ...], runs: tuple[Run, ...]) -> str:
     own, other = (rows[name].epsilon if name in rows else None for name in (runs[0].adjacency, "add-remove"))
     if own is None or other is None:
         return ""
-    if other.lower <= own.upper and not any(scheme_of(run).counted(run) for run in runs):
+    if other.lower <= own.upper:
         return ""
     at = f"at delta = {setting(rows['add-remove'].delta)}"
     if math.isinf(other.lower):

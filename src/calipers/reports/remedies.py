@@ -22,6 +22,7 @@ from calipers.reports.readings import PUBLIC, Standing
 from calipers.reports.standing import is_closed
 from calipers.run import Run
 from calipers.samplers import scheme_of
+from calipers.scope import only_side
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -93,7 +94,8 @@ def _advised(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], 
 def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     row = answers.epsilon[0] if answers.epsilon else None
     beyond = row is not None and row.standing in (Standing.REFUTED, Standing.UNDECIDED)
-    if row is not None and beyond and row.claim > 0 and not answers.as_accounted:
+    payable = beyond and not only_side(answers.runs)  # no noise makes the other side finite
+    if row is not None and payable and row.claim > 0 and not answers.as_accounted:
         yield Remedy(
             "Pay with noise: calipers calibrate, with this run and "
             f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds nearly the "

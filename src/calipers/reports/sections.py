@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calipers.guarantee import GuaranteeSubject
-from calipers.numerics.decimals import setting
+from calipers.numerics.decimals import claim_digits, setting
 from calipers.reports.accounting import claim_section
 from calipers.reports.answers import Answers
 from calipers.reports.attacker import attacker_section
@@ -176,6 +176,8 @@ def _setting_text(run: Run, key: str) -> str:
         "derived_rate": _RATES[run.derived_rate],
     }
     said = setting(value) if isinstance(value, float) else str(value)
+    if key == "noise_multiplier":
+        said = claim_digits(run.noise_multiplier, 8)
     words = f"{said}: {meanings[key]}" if key in meanings else said
     return f"{words} {ASSUMED_MARK}" if key in run.assumed else words
 

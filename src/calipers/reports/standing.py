@@ -14,7 +14,8 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 from calipers.reports.answers import Answers
 from calipers.reports.document import Badge
 from calipers.reports.readings import Claimed, Standing
-from calipers.scope import neighbors_text, only_side, rate_text, unit_name
+from calipers.run_keys import rate_text
+from calipers.scope import neighbors_text, only_side, unit_name
 
 _BADGES = {
     Standing.REFUTED: Badge("refuted", "bad"),
@@ -125,5 +126,9 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
         return _STATED
     if answers.as_accounted:
         return _BADGES[Standing.ELSEWHERE] if answers.alone else _OWN
-    isolated = any(run.view == "isolated" for run in answers.runs)
-    return _ISOLATED if row.standing is Standing.COVERED and isolated else _BADGES[row.standing]
+    if row.standing is not Standing.COVERED:
+        return _BADGES[row.standing]
+    if any(run.view == "isolated" for run in answers.runs):
+        return _ISOLATED
+    half = only_side(answers.runs) or next((run.adjacency for run in answers.runs if run.adjacency == "zero-out"), "")
+    return Badge(f"proven to hold for {half} only", "plain") if half else _BADGES[Standing.COVERED]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from calipers.reports.answers import Answers
 
 
-def describe(run: Run) -> str:
-    """One sentence that names every choice the measurement depends on."""
+def describe(run: Run, sizes: tuple[int, int] | None = None) -> str:
+    """One sentence that names every choice the measurement depends on; `sizes`: the range it was made for."""
     length = f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''}"
     if run.epochs is not None:
         length += f" ({run.epochs:,} epoch{'s' if run.epochs != 1 else ''})"
@@ -26,14 +26,14 @@ def describe(run: Run) -> str:
         parts.append(f"{run.dataset_size:,} records{of_size}")
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
-    parts += [divisor_text(run), f"neighbors differ by {neighbors_text(run)}", VIEWS[run.view]]
+    parts += [divisor_text(run, sizes), f"neighbors differ by {neighbors_text(run)}", VIEWS[run.view]]
     return in_units("; ".join(parts) + ".", run)
 
 
-def describe_phases(runs: Sequence[Run]) -> str:
-    """The sentence of each phase, numbered when there are several."""
+def describe_phases(runs: Sequence[Run], sizes: tuple[int, int] | None = None) -> str:
+    """The sentence of each phase, numbered when there are several; `sizes`: of a single one."""
     if len(runs) == 1:
-        return describe(runs[0])
+        return describe(runs[0], sizes)
     return "\n".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
 
 
@@ -49,7 +49,7 @@ def describe_subject(answers: Answers) -> str:
     """What was measured: the phases of a run, or what is stated."""
     if answers.stated is not None:
         return answers.stated.sentence
-    said = describe_phases(answers.runs)
+    said = describe_phases(answers.runs, answers.dataset_sizes)
     if not answers.executed:
         return said
     return f"Executed: {answers.executed}, {AT_MOST} the run whose bound was taken:\n{said}"

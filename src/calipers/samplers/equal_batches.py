@@ -29,6 +29,7 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.pld.allocation.average import LITTLE, AllocationPair
 from calipers.pld.core.source import TwoSidedPair
 from calipers.run_fields import RunFields
+from calipers.samplers.allocated import epochs_of
 from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, closed, release
 from calipers.samplers.law import Sampler, SamplerLaw
 
@@ -314,3 +315,26 @@ class CutScheme(Scheme):
         """Refuse add-remove where both change the number of steps."""
         if run.adjacency == "add-remove" and run.view != "isolated":
             unchanged_steps(run)
+
+
+def with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+    """Drop a remainder in every epoch, where all records are used: then far more is proven."""
+    if run.reshuffle == "once" or run.sizes is None or run.left_over:
+        return ()
+    size, batch = run.sizes
+    if size % batch:
+        text, smaller = "Drop the last, shorter batch (drop_last=True)", batch
+    else:
+        found = with_some_remainder(size, batch)
+        if found is None:
+            return ()
+        text, smaller = f"Use batches of {found} records and drop the remainder", found
+    why = "every epoch then leaves out some records at random, and a smaller epsilon is proven"
+    if run.adjacency == "add-remove" and size % smaller < smaller - 1:
+        why = "one record more or fewer then leaves the number of batches as it is, so epsilon is finite for both"
+    return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
+
+
+def with_some_remainder(dataset_size: int, batch_size: int) -> int | None:
+    """The largest smaller batch size that neither divides the dataset nor would with a record more, or None."""
+    return next((size for size in range(batch_size - 1, 2, -1) if 0 < dataset_size % size < size - 1), None)

@@ -104,13 +104,19 @@ _COUNTED = (
 _OF_SEVERAL = "nothing is then proven for adding or removing a unit of several records"
 
 
-def coins_text(divided: bool) -> str:
-    """To draw Poisson batches instead of shuffled ones; `divided`: by a number that would then depend on the data."""
+def coins_text(divided: bool, rate: str, steps: int) -> str:
+    """To draw Poisson batches at this rate, in so many steps per epoch, instead of shuffled ones.
+
+    `divided`: by a number that would then depend on the data.
+    """
     constant = ", and divide by a public constant" if divided else ""
     return (
-        "Let every record enter every batch by its own coin, at the rate B/N (sampler = 'poisson')"
-        f"{constant}: N / B steps per epoch, rounded down; batches vary in size."
+        f"Let every record enter every batch by its own coin, at the rate {rate} (sampler = 'poisson'){constant}: "
+        f"{steps:,} steps per epoch; batches vary in size. {SAME_FOR_ALL.format('Rate and number of steps')}"
     )
+
+
+SAME_FOR_ALL = "{} must stay the same when a record is added or removed."
 
 
 class PoissonScheme(Scheme):

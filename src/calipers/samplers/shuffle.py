@@ -61,9 +61,16 @@ from calipers.samplers.allocated import (
 )
 from calipers.samplers.analysis import Analysis, Attack, AuditedSums, Configurations, Proof, known_release, known_times
 from calipers.samplers.draws import permuted, sliced
-from calipers.samplers.equal_batches import CutScheme, EqualBatches, added_or_removed, unchanged_steps
+from calipers.samplers.equal_batches import (
+    CutScheme,
+    EqualBatches,
+    added_or_removed,
+    unchanged_steps,
+    with_remainder,
+    with_some_remainder,
+)
 from calipers.samplers.law import SamplerLaw
-from calipers.samplers.poisson import REPLACED_LOADERS, coins_text
+from calipers.samplers.poisson import REPLACED_LOADERS, SAME_FOR_ALL, coins_text
 
 
 @implements("chua2024:alg3", "ertan2026:def3.2")
@@ -216,15 +223,18 @@ class ShuffleScheme(CutScheme):
         if run.view != "worst-case":
             return ()
         change: dict[str, object] = {"sampler": "balls-and-bins"}
+        size, batch = run.sizes or (run.steps_per_epoch, 1)
+        steps, rate = size // batch, f"{batch:,}/{size:,}"
         divided = run.normalization not in ("none", "constant")
         if divided:  # sizes that vary would be divisors that vary, for which nothing is proven
             change["normalization"] = "constant"
         thrown = (
             "Draw every record into a random batch of the epoch independently of the others (sampler = "
-            f"'balls-and-bins'){', and divide by a public constant' if divided else ''}: N / B steps per epoch, "
-            "rounded down, over all records; only the batch sizes vary."
+            f"'balls-and-bins'){', and divide by a public constant' if divided else ''}: {steps:,} steps per epoch, "
+            f"over all records; only the batch sizes vary. {SAME_FOR_ALL.format('Their number')}"
         )
-        return (*_with_remainder(run), (thrown, change), (coins_text(divided), change | {"sampler": "poisson"}))
+        coins = coins_text(divided, rate, steps)
+        return (*with_remainder(run), (thrown, change), (coins, change | {"sampler": "poisson"}))
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Sizes; a sample rate 1/M is read as equal batches of a size that nobody said."""
@@ -292,22 +302,6 @@ def _attack(run: RunFields) -> Attack:
     if not once and run.view != "isolated":
         rival = AdaptiveSignAttack(noise, parts[0][0], parts[0][0] * batch / size, substituted=replaced)
     return Attack(first, count, statement, description, one_sided=True, rival=rival, additional=tuple(others))
-
-
-def _with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
-    """Drop a remainder in every epoch, where all records are used: then far more is proven."""
-    if run.reshuffle == "once" or run.sizes is None or run.left_over:
-        return ()
-    size, batch = run.sizes
-    if size % batch:
-        text, smaller = "Drop the last, shorter batch (drop_last=True)", batch
-    else:
-        found = with_some_remainder(size, batch)
-        if found is None:
-            return ()
-        text, smaller = f"Use batches of {found} records and drop the remainder", found
-    why = "every epoch then leaves out some records at random, and a smaller epsilon is proven"
-    return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
 
 
 _BETWEEN = (
@@ -393,8 +387,3 @@ def _hidden(run: RunFields) -> str:
         "Where every record is used in every epoch the proof is looser than where a remainder is dropped. "
         f"{_BETWEEN} {advice} in another training, described with adjacency = '{run.adjacency}': bounds come closer."
     )
-
-
-def with_some_remainder(dataset_size: int, batch_size: int) -> int | None:
-    """The largest smaller batch size that does not divide the dataset, or None."""
-    return next((size for size in range(batch_size - 1, 1, -1) if dataset_size % size), None)
