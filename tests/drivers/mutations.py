@@ -95,6 +95,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "src")
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)  # hints are those of a clone
         for mutation in chosen[int(chosen_by.share, 16) % chosen_by.of :: chosen_by.of]:
             began = time.monotonic()
             found = outcome(mutation, source, chosen_by.seconds)
