@@ -22,6 +22,7 @@ import numpy as np
 
 from calipers.auditing.band import Band
 from calipers.auditing.bounds import DEFAULT_DELTA0, SELECTION_SHARE, LowerBound, SplitScores
+from calipers.auditing.builtin import SIMULATIONS
 from calipers.auditing.choosing import distinguisher_for, pilot_for
 from calipers.auditing.distinguishers import Distinguisher, blind_spots
 from calipers.auditing.game import Game, HowToPlay, Playing, Scores, chunk_size, game_of, play_in_stages
@@ -87,6 +88,11 @@ class AuditResult(PrintedDisplay):
         None without an upper bound; True means only that nothing to the contrary was seen.
         """
         return None if self.upper_verdict is None else self.upper_verdict.outcome is not AuditOutcome.FALSIFIED
+
+    @property
+    def simulated(self) -> bool:
+        """Whether Calipers' own simulation of a run was played (a built-in target), and nobody's training code."""
+        return self.target.get("target") in SIMULATIONS
 
     def to_dict(self) -> dict[str, object]:
         """The result as one JSON object, keys as in the output of `measure`."""

@@ -48,6 +48,10 @@ CHUNK_NUMBERS = 2**22
 CHUNK_RUNS = 1000
 # A product within this relative distance of a whole number is one: q was rounded before it got here.
 WHOLE = 1e-9
+_MULTIPLES = {-1: "-1 times the record's gradient", 0: "gradient zero", 1: "the record's gradient"}
+"""The gradient of the other records, as names say it."""
+SIMULATIONS = ("noisy-sums", "torch-sums")
+"""Targets that are Calipers' own simulation of a run, by the name in their identity: on the processor, on a GPU."""
 
 
 @implements("wang2026:def2.7", "wang2026:def2.8", "wang2026:def2.9", "wang2026:defA.1")
@@ -145,8 +149,8 @@ class NoisySums(AuditedSums):
     def name(self) -> str:
         """Sampler, divisor, sizes."""
         return (
-            f"noisy sums (sampler {self.sampler}, normalization {self.normalization}), {self.others} other records, "
-            f"their gradient {self.gradient:+d}, sample rate {self.sample_rate:g}, noise multiplier "
+            f"noisy sums (sampler {self.sampler}, normalization {self.normalization}), {self.others} other records "
+            f"with {_MULTIPLES[self.gradient]}, sample rate {self.sample_rate:g}, noise multiplier "
             f"{self.noise_multiplier:g}, dimension {self.dimension}, steps {self.epochs * self.rounds}"
         )
 

@@ -16,7 +16,7 @@ confidence: this is the power of the audit, proven and not estimated. It is a st
 score may do what this one cannot; no audit proves privacy.
 
 **CANNOT TELL.** Neither: too few trials to falsify the claim, too few to exclude a violation of the stated size. The
-verdict then estimates how many would do, from the gap that was observed.
+verdict then estimates how many a new audit would usually need.
 
 The hypotheses of the first two exclude each other, so both errors are at most 1 - confidence without sharing a budget.
 
@@ -53,6 +53,8 @@ DEFAULT_VIOLATION = 0.05
 STANDARD = "standard accounting (Poisson)"
 """What is judged where a run was described and nobody claimed anything."""
 _MOST_TRIALS = 10**12
+_CAUTION = 1.3
+"""How much wider than expected the band of a new audit may fall out: both audits have luck of their own."""
 
 Claimed: TypeAlias = "TradeoffCurve | Measurement | Claim | tuple[float, float] | Callable[[float], float]"
 
@@ -167,7 +169,8 @@ class Verdict:
     `delta_lower` is the bound at `epsilon` that was compared with `delta_claimed`. `excluded` is the smallest
     violation that the band excludes for every threshold test on this score (negative if none even reaches the claim);
     `violation` the one it was asked to exclude. `trials_estimate` is an estimate, per hypothesis, of what it would
-    take to be given; None where none can be given. `unseen`: what the audit was blind to.
+    take to be given; None where none can be given. `unseen`: what the audit was blind to. `tested`: the epsilons, each
+    with the delta allowed there in the direction that allows less.
     """
 
     outcome: AuditOutcome
@@ -182,6 +185,7 @@ class Verdict:
     confidence: float
     unseen: str
     words: str = ""
+    tested: tuple[tuple[float, float], ...] = ()
 
     @property
     def judged(self) -> str:
@@ -189,28 +193,47 @@ class Verdict:
         return self.words or f"the {self.against}"
 
     @property
+    def at_tested(self) -> str:
+        """The epsilons that were tested, as sentences name them."""
+        texts = [setting(epsilon) for epsilon, _ in self.tested]
+        return f"at epsilon = {' or '.join(filter(None, (', '.join(texts[:-1]), texts[-1])))}"
+
+    @property
     def message(self) -> str:
         """What it means, in one sentence; for a claim that stands, with what the audit was blind to."""
         against, sure = self.judged, f"with confidence {setting(self.confidence)}"
-        excess = f"{ceil_digits(self.excluded, 3)} above what {against} allows"
+        where = f"{self.at_tested}, the only {'ones' if len(self.tested) > 1 else 'one'} tested"
+        excess = ceil_digits(self.excluded, 3)
         if self.outcome is AuditOutcome.FALSIFIED:
             described = self.against == "upper bound"
             start = "The implementation is not the run described" if described else "Falsified"
-            # A claim is no bound of ours; it is shown as it is, to the nearest digit.
-            allowed = ceil_digits(self.delta_claimed) if described else claim_digits(self.delta_claimed)
+            allowed = self._allowed(self.delta_claimed)
             shown = f"delta at epsilon = {setting(self.epsilon)} is at least {floor_digits(self.delta_lower)}"
             return f"{start}: {sure}, {shown}, but {against} allows {allowed}."
         if self.outcome is AuditOutcome.CONSISTENT:
-            more = f"shows a delta more than {excess} at any tested epsilon"
-            seen = more if self.excluded > 0.0 else f"even reaches the delta that {against} allows"
-            return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might. {self.unseen}"
+            start = f"Consistent: {sure}, no threshold test on this score"
+            if self.excluded <= 0.0:
+                seen = f"even reaches the delta that {against} allows {where}. A stronger attack might."
+                return f"{start} {seen} {self.unseen}"
+            epsilon, least = min(self.tested, key=lambda one: one[1])
+            return (
+                f"{start} exceeds the delta that {against} allows by more than {excess} {where}. This is an upper "
+                f"bound on their true excess, not what was seen; 'consistent' only means that it is at most "
+                f"{setting(self.violation)}, which may be far above the delta that is allowed ({self._allowed(least)} "
+                f"at epsilon = {setting(epsilon)}). A stronger attack might exceed it by more. {self.unseen}"
+            )
         unable = (
-            f"Cannot tell: these trials leave open that a threshold test on this score shows a delta up to {excess} at "
-            f"a tested epsilon (at most {setting(self.violation)} would be consistent)"
+            "Cannot tell: these trials leave open that a threshold test on this score exceeds the delta that "
+            f"{against} allows by up to {excess} {where} (at most {setting(self.violation)} would be consistent)"
         )
         if self.trials_estimate is None:
             return f"{unable}; no affordable number of trials would decide (an estimate)."
-        return f"{unable}; about {self.trials_estimate:,} new trials for each hypothesis would decide (an estimate)."
+        trials = f"{self.trials_estimate:,} trials for each hypothesis"
+        return f"{unable}; a new audit with about {trials} would usually decide (an estimate)."
+
+    def _allowed(self, delta: float) -> str:
+        """A delta that is allowed: a proof rounded up; a claim, which is no bound of ours, as it is."""
+        return ceil_digits(delta) if self.against == "upper bound" else claim_digits(delta)
 
     @property
     def evidence(self) -> Evidence:
@@ -221,7 +244,7 @@ class Verdict:
     def to_dict(self) -> dict[str, object]:
         """The verdict as a JSON object."""
         said = {"message": self.message, "evidence": self.evidence.to_dict()}
-        return as_record(self, "test", "confidence", "unseen", "words") | said
+        return as_record(self, "test", "confidence", "unseen", "words", "tested") | said
 
 
 def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tuple[float, bool]:
@@ -244,41 +267,39 @@ def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) ->
     return max(found, key=lambda one: one[0])[1]
 
 
+def _width(rates: tuple[float, float], epsilon: float, forward: bool, counted: int, z: float) -> float:
+    """How far the excess of a test with these rates may lie above what `counted` runs show, z deviations up."""
+    odds = math.exp(epsilon)
+    factors = (odds, 1.0) if forward else (1.0, odds)
+    # Independent errors add up in squares, as they do in the exact test.
+    widths = [float(wilson_upper(np.array(rate), counted, z)) - rate for rate in rates]
+    return math.hypot(*(factor * width for factor, width in zip(factors, widths, strict=True)))
+
+
 def _trials_estimate(
     scores: SplitScores, test: ThresholdTest, profile: Profile, epsilon: float, excluded: float, violation: float
 ) -> int | None:
-    """Trials for each hypothesis after which one of the two sides would probably be given: an estimate."""
-    rates = scores.observed_rates(test)
-    gap, forward = _excess(rates, profile, epsilon)
+    """Trials for each hypothesis of a new audit that would usually decide, one way or the other: an estimate.
+
+    Of a claim that holds the excess that is not excluded shrinks at least like one over the square root of the trials.
+    """
     played = max(scores.absent.size, scores.present.size)
-    # To exclude: the band narrows like one over the square root of the trials, around the excess that was seen.
-    to_exclude = played * ((excluded - gap) / (violation - gap)) ** 2 if gap < violation else math.inf
-    most = min(_MOST_TRIALS, to_exclude)
-    odds = math.exp(epsilon)
-    factors = (odds, 1.0) if forward else (1.0, odds)
+    most = min(_MOST_TRIALS, played * (_CAUTION * excluded / violation) ** 2)
+    rates, counted = scores.observed_rates(test), scores.trials[0]
+    gap, forward = _excess(rates, profile, epsilon)
+    gap -= _width(rates, epsilon, forward, counted, 1.0)  # what was seen may be luck
     total, z = played, -float(special.ndtri(scores.error))
     while gap > 0.0 and total < most:
-        counted = max(int(total * scores.trials[0] / scores.absent.size), 1)
-        # Independent errors add up in squares, as they do in the exact test.
-        widths = [float(wilson_upper(np.array(rate), counted, z)) - rate for rate in rates]
-        if gap > math.hypot(*(factor * width for factor, width in zip(factors, widths, strict=True))):
+        if gap > _width(rates, epsilon, forward, max(int(total * counted / scores.absent.size), 1), z):
             return total
         total = math.ceil(1.1 * total)
-    return math.ceil(to_exclude) if to_exclude < _MOST_TRIALS else None
+    return math.ceil(most) if most < _MOST_TRIALS else None
 
 
-def _unseen(scores: SplitScores, blind: str) -> str:
-    """What a consistent audit was blind to: rare events, other datasets, what is not shown, and the score's own limits.
-
-    An event that the record makes happen in a share p of the runs, and that never happens without it, is missed by all
-    counted runs with probability (1 - p)^n; above the rate named here that is at most 1 - confidence.
-    """
-    rare = -math.expm1(math.log(scores.error) / scores.trials[1])
-    always = (
-        f"events in fewer than {ceil_digits(rare, 2)} of the runs, other datasets, and all that "
-        "the target does not return"
-    )
-    return f"This audit was blind to {blind}, and to {always}." if blind else f"This audit was blind to {always}."
+def _unseen(blind: str) -> str:
+    """What a consistent audit was blind to: the score's own limits, other datasets, and what is not shown."""
+    always = "other datasets and to all that the target does not return"
+    return f"This audit was blind to {blind}, to {always}." if blind else f"This audit was blind to {always}."
 
 
 def judge(
@@ -300,7 +321,8 @@ def judge(
     epsilon, chosen, forward = _choose(scores, profile, grid)
     lower = scores.largest_delta(chosen, epsilon, forward)
     claimed = (profile.forward if forward else profile.backward)(epsilon)
-    excluded = max(scores.band.largest_delta(at) - min(profile.forward(at), profile.backward(at)) for at in grid)
+    tested = tuple((at, min(profile.forward(at), profile.backward(at))) for at in grid)
+    excluded = max(scores.band.largest_delta(at) - least for at, least in tested)
     trials = None
     if lower > claimed:
         outcome = AuditOutcome.FALSIFIED
@@ -311,5 +333,5 @@ def judge(
         trials = _trials_estimate(scores, chosen.test, profile, epsilon, excluded, violation)
     return Verdict(
         outcome, profile.name, epsilon, lower, claimed, chosen.test, excluded, violation, trials,
-        scores.confidence, _unseen(scores, blind), profile.words,
+        scores.confidence, _unseen(blind), profile.words, tested,
     )  # fmt: skip

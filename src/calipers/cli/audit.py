@@ -82,10 +82,10 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
     """Run TARGET many times with and without one record, and bound what it leaks from below.
 
     TARGET is module:function, a function of your own that plays one run and returns what an
-    adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
-    `jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
-    "expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
-    (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
+    adversary sees; `builtin`, Calipers' own simulation, noisy sums of worst-case gradients as the
+    run's options say; `jax-privacy`, the same run by an execution plan of the installed JAX-Privacy
+    (normalization "expected" or "floor": normalize_by is computed from each dataset's size); or
+    `opacus` (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
 
     \b
       # mine.py
@@ -106,9 +106,9 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
     ledger is refused if it differs, or if a module of yours has changed since it was begun.
 
     An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
-    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of about 0.4.
-    --sequential plans several looks that share the error, ends at the first that falsifies, and may be
-    continued beyond --trials with --most-trials and the same ledger.
+    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of at most
+    about 0.4. --sequential plans several looks that share the error, ends at the first that falsifies,
+    and may be continued beyond --trials with --most-trials and the same ledger.
 
     Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
     It trains once, with those of M canaries that `included` says (fair coins, tossed here), and

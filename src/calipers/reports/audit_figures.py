@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.numerics.decimals import setting
+from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.document import Figure, Table
 from calipers.reports.points import PROFILE_POINTS
-from calipers.reports.views import ATTACK, PROOF, View, fit_label, low_rates_view, profile_view, tradeoff_view
+from calipers.reports.views import ATTACK, PROOF, Values, View, fit_label, low_rates_view, profile_view, tradeoff_view
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -33,12 +33,11 @@ _WORDS = (
     (
         "Trade-off curve of the attack",
         "The false negative rate that the attack is shown to reach, at most, at each false positive rate; the whole "
-        "curve holds at once: with the audit's confidence the true one of the implementation is nowhere larger.",
+        "curve holds at once: with the audit's confidence the true one of the implementation is nowhere larger. ",
     ),
     (
         "Low false positive rates",
-        "The true positive rate that the attack is shown to reach, at least, at each false positive rate. Far below "
-        "one false alarm in all trials that were played an audit has nothing to count.",
+        "The true positive rate that the attack is shown to reach, at least, at each false positive rate. ",
     ),
     (
         "Privacy profile",
@@ -47,7 +46,7 @@ _WORDS = (
         "here, and computed for the epsilon of the row there, so the two may differ in the last digits; both hold.",
     ),
 )
-"""Title of each view, and how to read it."""
+"""Title of each view, and how to read it; what is listed by false positive rates ends with `lowest_counted`."""
 
 
 def curve_figures(result: AuditResult, described: Described) -> tuple[Figure, ...]:
@@ -57,7 +56,22 @@ def curve_figures(result: AuditResult, described: Described) -> tuple[Figure, ..
     last = max([end for end in ends if 0.0 < end < math.inf], default=1.0)
     grid = np.linspace(0.0, min(last, LARGEST_EPSILON), PROFILE_POINTS)
     views = (tradeoff_view(), low_rates_view(), profile_view(grid, SMALLEST_DELTA))
-    return tuple(_figure(view, result, described, *words) for view, words in zip(views, _WORDS, strict=True))
+    return tuple(
+        _figure(view, result, described, title, how if view.name == "profile" else how + lowest_counted(result))
+        for view, (title, how) in zip(views, _WORDS, strict=True)
+    )
+
+
+def lowest_counted(result: AuditResult) -> str:
+    """From which false positive rate on the attack's curve rests on a threshold, and what it is below."""
+    curve = result.band.curve
+    counted = curve.alpha[(curve.alpha > 0.0) & (curve.alpha + curve.beta < 1.0)]
+    if not counted.size:
+        return "No threshold was shown to do better than guessing, so each row is what guessing reaches."
+    return (
+        f"The lowest false positive rate at which a threshold was counted for this curve is "
+        f"{ceil_digits(float(counted.min()), 2)}; a row below it mixes guessing with that threshold."
+    )
 
 
 def attacker_table(result: AuditResult, described: Described) -> Table:
@@ -71,9 +85,18 @@ def attacker_table(result: AuditResult, described: Described) -> Table:
     return view.table("True positive rate of an attacker", columns)
 
 
+def _attack(view: View, result: AuditResult) -> Values:
+    """What is read off the attack's curve; its false negative rates are at most those of guessing."""
+    read = view.read(result.band.curve)
+    if view.name != "tradeoff":
+        return read
+    # 1 - rate, as printed: the double next to it may lie above (1 - 0.1), and be rounded up.
+    return lambda rates: np.minimum(read(rates), np.nextafter(1.0 - rates, 0.0))
+
+
 def _figure(view: View, result: AuditResult, described: Described, title: str, description: str) -> Figure:
     """Proof and attack and the Gaussian fit of the proof, as lines and as columns; without a run the attack alone."""
-    attack, confidence = view.read(result.band.curve), f"confidence {setting(result.confidence)}"
+    attack, confidence = _attack(view, result), f"confidence {setting(result.confidence)}"
     lines = [view.line(f"{ATTACK}, {confidence}", "attack", attack)]
     columns = [view.bound("attack", f"{view.says('attack')} (attack, {confidence})", attack)]
     if described is not None:

@@ -11,7 +11,7 @@ from calipers._version import __version__
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.accounting import USUAL, claim_rows, usual_section
 from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
-from calipers.reports.audit_figures import attacker_table, curve_figures
+from calipers.reports.audit_figures import attacker_table, curve_figures, lowest_counted
 from calipers.reports.chart import Interval
 from calipers.reports.document import (
     Badge,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from calipers.run import Run
 
 UNASKED = "No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be."
+SIMULATED = "Calipers' own simulation was audited, not your training code."
+"""What a report of a built-in target opens with."""
 _MOODS = {"falsified": "bad", "consistent": "good", "cannot tell": "open"}
 
 
@@ -64,7 +66,9 @@ def report_audit(result: AuditResult, run: Run | None = None, measurement: Measu
             _played(result),
             *((_described(run),) if run is not None else ()),
             Section("Curves", curve_figures(result, described)),
-            Section("What an attacker gets", (Prose(_GETS), attacker_table(result, described))),
+            Section(
+                "What an attacker gets", (Prose(_GETS + lowest_counted(result)), attacker_table(result, described))
+            ),
             *((_claimed(described[1]),) if described is not None else ()),
             Section("What to change", (Items(tuple(_advice(result))),)),
             Section("A paragraph to paste", (Quote(text),)),
@@ -140,9 +144,10 @@ def _promised(result: AuditResult) -> str:
 def _report_this(result: AuditResult) -> str:
     """One line to report: what was audited, the first bound that shows anything, its confidence; never a guarantee."""
     sure = f"confidence {setting(result.confidence)}"
+    where = " in Calipers' own simulation of a run" if result.simulated else ""
     audited = (
-        f"This audit of one pair of datasets ({result.target_name}, {result.trials:,} trials for each hypothesis, "
-        f"Calipers {__version__}) shows"
+        f"This audit of one pair of datasets{where} ({result.target_name}, {result.trials:,} trials for each "
+        f"hypothesis, Calipers {__version__}) shows"
     )
     bounds = (*result.epsilon, *result.delta, result.mu)
     shown = next((bound for bound in bounds if bound.value > 0.0), None)
@@ -161,8 +166,8 @@ def _unseen_excess(result: AuditResult) -> str:
     if widest is None or widest.excluded <= 0.0:
         return ""
     excess = ceil_digits(widest.excluded, 3)
-    over = f"over {widest.judged}, at a tested epsilon"
-    return f"; an excess of up to {excess} in delta {over}, is not excluded for this score"
+    over = f"over what {widest.judged} allows {widest.at_tested}"
+    return f"; an excess of up to {excess} in delta {over} is not excluded for this score"
 
 
 def _first_bound(result: AuditResult, whose: str = "") -> str:
@@ -187,6 +192,11 @@ def looked(result: AuditResult) -> list[str]:
 
 
 def _verdict(result: AuditResult) -> str:
+    """What is no training code comes first, then what it shows."""
+    return f"{SIMULATED} {_shown(result)}" if result.simulated else _shown(result)
+
+
+def _shown(result: AuditResult) -> str:
     """What exceeds a proof comes first, then the claim, then the bare bound."""
     for found in (result.upper_verdict, result.verdict):
         if found is not None and (found.outcome.value == "falsified" or found is result.verdict):
@@ -203,8 +213,9 @@ def _played(result: AuditResult) -> Section:
         ("seed", str(result.seed)),
         ("confidence of every bound", setting(result.confidence)),
     )
+    who = "Calipers' own simulation, not your training code," if result.simulated else "The implementation"
     words = (
-        "The implementation was run many times with and without one record. Every run was scored, and the scores were "
+        f"{who} was run many times with and without one record. Every run was scored, and the scores were "
         "turned into lower bounds on what leaks. Part of the trials chose the tests of the table 'What it shows' and "
         "of a rejection, and those bounds count only the others; the curves, 'What an attacker gets' and 'consistent' "
         "hold at all thresholds at once and count every trial."
@@ -220,7 +231,7 @@ def _described(run: Run) -> Section:
 
 _GETS = (
     "The attacker wants to know whether the record was in the data, and accepts a rate of false alarms. What the "
-    "attack of this audit reaches holds for all rates at once; a stronger attack may find more."
+    "attack of this audit reaches holds for all rates at once; a stronger attack may find more. "
 )
 
 
