@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tokenize
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from calipers.certificates import certify, exact, verify
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.numerics import fourier
+from calipers.numerics.decimals import ceil_digits
 from calipers.run import Run
 from calipers_verify import stop_loss
 from calipers_verify.reading import MOST_EFFORT, spend
@@ -131,7 +133,17 @@ def test_a_certificate_says_where_measure_proves_more(coarse: None) -> None:
     assert certificate.epsilon[1] < certify(run.replace(sampler="deterministic"), delta=1e-3).epsilon[1] / 2.5
     assert certificate.remark is not None
     assert "weaker theorem" in certificate.remark
-    assert certify(Run(sample_rate=0.1, steps=5, noise_multiplier=2.0), delta=1e-3).remark is None
+
+
+def test_a_certificate_says_that_its_number_is_its_own() -> None:
+    """A little larger than the measured one, with the measured one."""
+    run = Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)
+    certificate, measured = certify(run, delta=1e-3), ceil_digits(measure(run).epsilon(1e-3).upper)
+    assert certificate.epsilon[1] > Fraction(measured)
+    assert certificate.remark == (
+        f"The certified epsilon is above the {measured} that calipers measure proves; quote the certified one with "
+        "this certificate."
+    )
 
 
 def test_fixed_batches_are_certified_where_hiding_proves_no_more(coarse: None) -> None:

@@ -103,6 +103,15 @@ def test_the_remedy_for_another_view_names_the_side_that_lacks_it(view, remedy) 
         budget.about((POISSON.replace(view=view),))
 
 
+def test_a_view_that_nobody_named_is_said_to_be_assumed() -> None:
+    """It was called described."""
+    budget = Budget(epsilon=10, delta=1e-5, view="isolated")
+    with pytest.raises(InputError, match="nobody named a view of the run, so 'worst-case' is assumed"):
+        budget.about((POISSON,))
+    with pytest.raises(InputError, match="the run is described with view='worst-case'"):
+        budget.about((POISSON.replace(view="worst-case"),))
+
+
 def test_a_budget_about_substitution_refuses_other_neighbors() -> None:
     """Epsilon under add-remove is about half of that under substitution: one budget must not be met by the other."""
     budget = Budget(epsilon=10, delta=1e-5, adjacency="substitute")
@@ -156,3 +165,13 @@ def test_add_remove_is_not_proven_where_only_one_side_has_a_finite_epsilon() -> 
     assert found.outcome.exit_status == 3
     assert "for one of adding and removing a record only" in found.sentence
     assert check(run.replace(dataset_size=10_050), Budget(epsilon=3.0, delta=1e-5)).outcome.exit_status == 0
+
+
+def test_a_last_batch_that_only_a_neighbor_has_is_said_to_be_one() -> None:
+    """10,000 records fill 100 batches; 10,050 do not."""
+    sizes = {"batch_size": 100, "epochs": 1, "noise_multiplier": 2.0, "adjacency": "add-remove"}
+    for size in (10_000, 10_050):
+        run = Run(dataset_size=size, sampler="shuffle", **sizes)
+        said = check(run, Budget(epsilon=3.0, delta=1e-6)).sentence
+        assert "Nobody said what becomes of a last, shorter batch" in said
+        assert ("(there is none here, but one record more or fewer makes one)" in said) is (size == 10_000)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -21,6 +22,7 @@ from calipers.domains import Domain
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.extras import library
 from calipers.measure import Measurement, measure
+from calipers.numerics.decimals import ceil_digits
 from calipers.phases import as_phases
 from calipers.provenance import command, date
 from calipers.reading import read_bounded
@@ -42,7 +44,7 @@ MADE_BY = 200
 class Certificate:
     """A statement about a run and what proves it: `record` is the JSON object, `verdict` what was checked.
 
-    `remark`: what to know about it, where `measure` proves clearly more.
+    `remark`: what to know about it, where `measure` proves more.
     """
 
     record: dict[str, Any]
@@ -156,16 +158,18 @@ def certify(
 
 
 def _remark(certificate: Certificate, measured: Bracket, asked_delta: bool) -> str | None:
-    """A sentence where the certified upper bound is clearly above the measured one."""
+    """A sentence where the certified upper bound is above the measured one."""
     name, value = ("epsilon", certificate.epsilon[1]) if asked_delta else ("delta", certificate.delta[1])
-    if value is None or float(value) <= _CLEARLY * measured.upper:
+    if value is None or not math.isfinite(measured.upper) or value <= Fraction(ceil_digits(measured.upper)):
         return None
     if not asked_delta and float(value) <= DELTA.low:
         return f"Certificates state no delta below {DELTA.low:g}; calipers measure prints {measured.upper:.6g}."
+    head = f"The certified {name} is above the {ceil_digits(measured.upper)} that calipers measure proves"
+    if float(value) <= _CLEARLY * measured.upper:
+        return f"{head}; quote the certified one with this certificate."
     return (
-        f"The certified {name} is above the one that calipers measure prints ({measured.upper:.6g}): for such a run "
-        "the checker knows a weaker theorem than measure, or it would take too long to be asked everywhere (docs, what "
-        "can be certified). Both are upper bounds."
+        f"{head}: for such a run the checker knows a weaker theorem than measure, or it would take too long to be "
+        "asked everywhere (docs, what can be certified). Both are upper bounds."
     )
 
 

@@ -64,9 +64,11 @@ def check_command(
 
     \b
       4  an explicit attack already exceeds the budget
-      3  the upper bound, a proof, is above the budget or infinite
-      1  nothing is proven about the run, its bounds could not be
-         certified, or a receipt contradicts its run
+      3  the upper bound, a proof, is above the budget or infinite; or it
+         holds for only one of adding and removing a record, even if it
+         is within the budget
+      1  Calipers has no bound for the run (and says why), or a receipt
+         contradicts its run
       0  every upper bound is within its budget
 
     With 2 (bad input) and 70 (a defect of Calipers) nothing is decided: one sentence goes to standard error.
@@ -136,7 +138,7 @@ def _asked(name: str, options: Mapping[str, object], settings: Mapping[str, obje
     own = one.budget or {}
     refuse_looser(own, options, settings)
     budget = configured(options, own, settings)
-    budget.about(budget.asked_of(one.runs))
+    budget.about(budget.asked_of(one.runs), one.assumed)
     return one, budget
 
 
@@ -144,11 +146,16 @@ def _held(one: Described, budget: Budget) -> Checked:
     """One run against its budget; what a receipt says beside its run is verified as well."""
     from calipers.gate import check, uncertified
     from calipers.receipts.verify import verify_receipt, with_receipt
+    from calipers.reports.answers import large_deltas
+    from calipers.scope import in_units
 
     if one.runs:
         result = check(one.runs, budget, name=one.name, attained=one.attained, assumed=one.assumed)
         if one.receipt is not None and one.in_its_words:
             result = replace(result, sentence=f"{result.sentence} {' '.join(one.in_its_words)}")
+        if result.bracket is not None and not result.warned:
+            notes = (in_units(note, one.runs[0]) for note in large_deltas(one.runs, [budget.delta]))
+            result = replace(result, sentence=" ".join((result.sentence, *(f"Note: {note}" for note in notes))))
     else:
         result = uncertified(one.name, (), budget, " ".join(one.in_its_words) or "the file says so.")
     return result if one.receipt is None else with_receipt(result, verify_receipt(one.receipt))

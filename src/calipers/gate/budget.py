@@ -16,7 +16,7 @@ another is refused.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -90,23 +90,33 @@ class Budget:
             given["view"] = self.view
         return run.replace(**given) if given else run
 
-    def about(self, runs: tuple[Run, ...]) -> None:
+    def about(self, runs: tuple[Run, ...], assumed: Sequence[str] | None = None) -> None:
         """Refuse runs that answer another question than the budget asks.
 
         Args:
             runs: the phases of one run.
+            assumed: what its receipt calls assumed, for a run that stands in one.
 
         Raises:
             InputError: their view or adjacency is not the budget's; the message says what to change.
         """
         for run in runs:
             if run.view != self.view:
+                said = f"the run is described with view={run.view!r}"
+                if "view" in (run.assumed if assumed is None else assumed):
+                    said = f"and nobody named a view of the run, so {run.view!r} is assumed"
                 here, there = ("run", "budget") if self.view == "isolated" else ("budget", "run")
                 raise InputError(
-                    f"The budget is about view={self.view!r}, the run is described with view={run.view!r}; leave view "
+                    f"The budget is about view={self.view!r}, {said}; leave view "
                     f'out of the {there}, or say view = "isolated" in the {here} if that weaker adversary is meant.'
                 )
             if self.adjacency is not None and run.adjacency != self.adjacency:
+                if "adjacency" in (assumed or ()):
+                    raise InputError(
+                        f"The budget is about adjacency={self.adjacency!r}, and the receipt states numbers for "
+                        f"{run.adjacency!r}, which nobody named; write a receipt of a run that names "
+                        f"{self.adjacency!r}, or check the run file."
+                    )
                 raise InputError(
                     f"The budget is about adjacency={self.adjacency!r}, the run is described with "
                     f"adjacency={run.adjacency!r}; change one of them."

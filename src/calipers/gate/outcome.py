@@ -31,6 +31,7 @@ from calipers.scope import (
     NOT_DP,
     adjacency_notice,
     assumptions,
+    in_units,
     last_batch_matters,
     only_side,
     scope_text,
@@ -111,7 +112,7 @@ def check(
     if not isinstance(run, Measurement):
         run = budget.asked_of(as_phases(run))
     runs = run.runs if isinstance(run, Measurement) else run
-    budget.about(runs)
+    budget.about(runs, assumed)
     try:
         bracket = _narrow_enough(run, budget)
     except (CertificationError, UnsupportedError) as error:
@@ -139,14 +140,24 @@ def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
     if not runs:
         return ""
     isolated = f" This is {NOT_DP}." if runs[0].view == "isolated" else ""
-    said = " Nobody said what becomes of a last, shorter batch: it is taken to be dropped."
-    notices = [said] if any(map(last_batch_matters, runs)) else []
+    notices = [_last_batch([run for run in runs if last_batch_matters(run)])]
     notices += [f" {text}" for text in (adjacency_notice(runs),) if text]
-    listed = list(assumptions(runs).values()) if assumed is None else list(assumed_words(assumed))
+    listed = assumptions(runs) if assumed is None else assumed_words(assumed, runs)
     if listed:
         where = "" if assumed is None else " in the receipt"
-        notices.append(f" Assumed{where}, because not given: {', '.join(listed)}.")
+        notices.append(f" Assumed{where}, because not given: {', '.join(listed.values())}.")
+    if "derived rate" in listed:
+        notices.append(" If the script computes that rate from its own data, the numbers do not hold.")
     return f"The numbers are {scope_text(runs)}, and hold only if {FIXED_SHORT}.{isolated}{''.join(notices)}"
+
+
+def _last_batch(open_runs: Sequence[Run]) -> str:
+    """That a last, shorter batch is taken to be dropped where nobody said so; empty without such runs."""
+    if not open_runs:
+        return ""
+    there = any(run.sizes is not None and run.sizes[0] % run.sizes[1] for run in open_runs)
+    none = "" if there else in_units(" (there is none here, but one record more or fewer makes one)", open_runs[0])
+    return f" Nobody said what becomes of a last, shorter batch{none}: it is taken to be dropped."
 
 
 def _large_delta(runs: Sequence[Run], budget: Budget) -> str:

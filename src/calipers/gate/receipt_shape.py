@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,6 +18,9 @@ from typing import Any
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.provenance import digest, is_intact
+from calipers.run import Run
+from calipers.run_meanings import DEFAULTS
+from calipers.scope import assumptions, last_batch_matters
 
 SCHEMA = "calipers-receipt/1"
 WAYS = ("declared", "attached", "probed")
@@ -32,7 +36,8 @@ RUN_FACTS = {
 """How a receipt calls what a run says."""
 SCOPE_FACTS = ("batches", "neighbors", "unit")
 """What the numbers are about, in words."""
-_ASSUMED_WORDS = {"batches": "some detail of the batches (last one, order or public rate)", "unit": "privacy unit"}
+_OPEN = {"last_batch": "drop", "reshuffle": DEFAULTS["reshuffle"], "derived_rate": "public"}
+"""What may be assumed of the batches, beside the sampler; a receipt does not say which of them was."""
 STATED_FACTS = ("clipping norm", "noise source")
 PROBE_FACT = "probe: "
 MOST_DELTAS = 100
@@ -48,10 +53,36 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def assumed_words(facts: Iterable[str]) -> tuple[str, ...]:
-    """Facts that were assumed, as a sentence lists them; "neighbors" is the adjacency once more, in words."""
-    given = tuple(facts)
-    return tuple(_ASSUMED_WORDS.get(fact, fact) for fact in given if fact != "neighbors" or "adjacency" not in given)
+def assumed_words(facts: Iterable[str], runs: Sequence[Run]) -> dict[str, str]:
+    """Facts that were assumed, each as a sentence lists it; "neighbors" is the adjacency once more, in words."""
+    given, found = tuple(facts), dict[str, str]()
+    for fact in given:
+        if fact == "batches":
+            found |= _batches_words(runs, sampler="sampler" in given)
+        elif fact == "unit":
+            found[fact] = "privacy unit one record"
+        elif fact in RUN_FACTS:
+            values = {getattr(run, RUN_FACTS[fact]) for run in runs}
+            found[fact] = f"{fact} {values.pop()}" if len(values) == 1 else fact
+        elif fact != "neighbors" or "adjacency" not in given:
+            found[fact] = fact
+    return found
+
+
+def _batches_words(runs: Sequence[Run], *, sampler: bool) -> dict[str, str]:
+    """What the fact "batches" may mean of these runs; where the sampler was assumed, perhaps that alone."""
+    found = dict[str, str]()
+    for run in runs:
+        with suppress(InputError):  # steps that fit only one kind of last batch: then it was named
+            bare = Run.from_dict({key: value for key, value in run.to_dict().items() if _OPEN.get(key) != value})
+            skipped = () if last_batch_matters(bare) else ("last batch",)
+            found |= {key: text for key, text in assumptions([bare]).items() if key not in skipped}
+    found = {key: text for key, text in found.items() if key.replace(" ", "_") in _OPEN}
+    if sampler:
+        return {key: f"perhaps {text}" for key, text in found.items()}
+    if len(found) > 1:
+        return {"batches": f"at least one of {' and '.join(found.values())}"}
+    return found or {"batches": "some detail of the batches"}
 
 
 def checked_receipt(record: Mapping[str, Any]) -> Mapping[str, Any]:

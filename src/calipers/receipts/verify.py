@@ -30,8 +30,10 @@ from calipers.measure import Measurement, measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.receipts.executed import ASSUMED, DECLARED, DERIVED, PROBED, UNPROBED, assumable, derived, run_facts
 from calipers.receipts.write import refuted, section_of
+from calipers.reports.answers import large_deltas
 from calipers.reports.records import strict
 from calipers.run import Run
+from calipers.scope import NOT_DP, in_units, shared_neighbors
 
 _NARROWER = (1.0, 0.1, 0.01)
 
@@ -56,11 +58,13 @@ class Verified:
     standing: Confirmation
     sentences: tuple[str, ...]
     epsilon: tuple[tuple[float, Bracket], ...] = ()
+    beside: int = 0
+    """How many of the last sentences say what the others are about, and not why."""
 
     @property
     def wrong(self) -> str:
-        """Why, without the two last sentences of a receipt that was measured again: they say what was compared."""
-        return " ".join(self.sentences[:-2] if self.epsilon else self.sentences)
+        """Why it stands so, in one text."""
+        return " ".join(self.sentences[: len(self.sentences) - self.beside])
 
     def to_dict(self) -> dict[str, object]:
         """For programs."""
@@ -79,7 +83,7 @@ def read_receipt(path: str) -> dict[str, Any]:
 
 
 _KNOWN = {
-    "declared": "declared by whoever trained",
+    "declared": "declared by whoever wrote the receipt, not seen in a training",
     "attached": "said by a record attached to the training",
     "probed": "concluded from probing the implementation",
 }
@@ -114,9 +118,12 @@ def verify_receipt(record: Mapping[str, Any]) -> Verified:
     worst = max((standing for standing, _ in said), key=lambda one: one.exit_status)
     vouched = _KNOWN[executed["how"]]
     known = f"That the training was this run is {vouched}; a measurement cannot verify it."
-    if assumed := ", ".join(assumed_words(assumed_facts(record))):
+    if assumed := ", ".join(assumed_words(assumed_facts(record), runs).values()):
         known = f"Nobody stated, so assumed: {assumed}. The rest is {vouched}. A measurement can verify neither."
-    return Verified(worst, (*(text for _, text in said), known, _scope(record)), found)
+    deltas = (row["delta"] for row in measured["epsilon"])
+    notes = (in_units(f"Note: {note}", runs[0]) for note in large_deltas(runs, tuple(deltas)))
+    beside = (*notes, known, _scope(record))
+    return Verified(worst, (*(text for _, text in said), *beside), found, len(beside))
 
 
 def with_receipt(checked: Checked, verified: Verified) -> Checked:
@@ -255,7 +262,8 @@ def _compared(
     lower = 0.0 if row["lower"] is None else float(row["lower"])
     upper = math.inf if row["upper"] is None else float(row["upper"])
     stated = _between(lower, upper)
-    said = f"At delta = {setting(delta)} it states {stated}"
+    view = f", in the isolated view ({NOT_DP})" if runs[0].view == "isolated" else ""
+    said = f"At delta = {setting(delta)} it states {stated}, for {shared_neighbors(runs)}{view}"
     bracket, again = first.epsilon(delta), ""
     for factor in _NARROWER:
         if factor < 1.0:
