@@ -356,6 +356,15 @@ def check_order(seed: int, number: int, replaced_share: float) -> None:
             assert asked(measure(zeroed, tolerance=0.05), question).lower <= bracket.upper
 
 
+@pytest.mark.parametrize("sampler", ["deterministic", "poisson", "shuffle", "balls-and-bins"])
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+def test_a_delta_below_every_float_is_not_rounded_to_zero(sampler: str, adjacency: str) -> None:
+    """Fifty standard deviations away something is left. Its lower bound had digits that are none (8.4e-323)."""
+    run = Run(dataset_size=4, batch_size=2, epochs=1, noise_multiplier=22.159, sampler=sampler, adjacency=adjacency)
+    found = measure(run, tolerance=0.05).delta(4.5180044676142606)
+    assert found.lower == 0.0 < 1e-300 <= found.upper < 1e-200
+
+
 def test_no_lower_bound_exceeds_an_upper_bound() -> None:
     """Fifty random runs of all samplers, views, adjacencies and phases."""
     check_order(seed=1, number=50, replaced_share=0.1)

@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
@@ -33,6 +33,9 @@ from calipers.numerics.normal import (
 )
 from calipers.pld.composition.product import SMALLEST_DELTA
 
+if TYPE_CHECKING:
+    from calipers.run import Run
+
 _SHIFT_ERROR = 8.0 * 2.0**-53
 """Relative error of a shift: 1/sigma, squares, a sum and a root, each correctly rounded."""
 _IN_EVERY_STEP = "The record's clipped gradient is the same unit vector in every step, and all others are zero."
@@ -43,6 +46,23 @@ class BoundValue(NamedTuple):
 
     value: float
     evidence: Evidence
+
+
+def in_doubles(below: BoundValue, above: BoundValue, runs: Sequence[Run]) -> tuple[BoundValue, BoundValue]:
+    """Two bounds on a delta. That of a run is above 0, however small, and below 1e-300 doubles run out of digits.
+
+    Args:
+        below: the lower bound.
+        above: the upper bound, which may have been rounded to 0.
+        runs: what is measured; none for a guarantee that is only stated, whose delta may be 0.
+
+    Returns:
+        Both; of runs 0 for a smaller lower bound, and 1e-300 for a smaller upper bound.
+    """
+    if not runs:
+        return below, above
+    shown = below if below.value >= SMALLEST_DELTA else below._replace(value=0.0)
+    return shown, above._replace(value=max(above.value, SMALLEST_DELTA))
 
 
 def applied_to(evidence: Evidence, of_what: Evidence) -> Evidence:

@@ -32,7 +32,7 @@ from calipers.display import PrintedDisplay
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, RESOLVED
 from calipers.errors import InputError, UnsupportedError
 from calipers.guarantee import GuaranteeSubject
-from calipers.measure.bounds import Bound, Bounds, BoundValue, GaussianBound, depth_for
+from calipers.measure.bounds import Bound, Bounds, BoundValue, GaussianBound, depth_for, in_doubles
 from calipers.measure.success import success_shown, with_curve, with_game
 from calipers.measure.watched import Watched
 from calipers.memoize import memoize
@@ -167,7 +167,7 @@ class Measurement(PrintedDisplay):
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         found = self._asked("delta", epsilon, self.tolerance)
         name, depth = f"delta at epsilon = {setting(epsilon)}", depth_for(found[0].value)
-        return self._noted(found, name, depth, lambda f: float(f.delta(epsilon)))
+        return self._noted(in_doubles(*found, self.runs), name, depth, lambda f: float(f.delta(epsilon)))
 
     def _noted(
         self, found: tuple[BoundValue, BoundValue], name: str, depth: float, read: Callable[[TradeoffCurve], float]

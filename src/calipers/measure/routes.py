@@ -245,7 +245,7 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
             "The released quantity is the noisy sum. Dividing it by a public constant changes nothing; dividing it by "
             "a number that depends on the data (dataset size, realized batch size) does."
         )
-    if phases[0].adjacency:
+    if phases[0].adjacency == "substitute":
         notes.append("Substitution keeps the dataset's size; standard accounting is for adding or removing a record.")
     return tuple(dict.fromkeys(notes))
 
