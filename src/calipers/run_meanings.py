@@ -31,7 +31,8 @@ MEANINGS = {
     "dimension": "Number of trained parameters (for data-dependent division).",
     "adjacency": "Neighboring datasets: one record more or fewer, zeroed out, or replaced. Where none is named: "
     "zero-out for deterministic, and for shuffle where a record more or fewer changes the number of batches; "
-    "add-remove for all others (zero-out if one record fewer could not fill a batch of fixed size).",
+    "add-remove for all others (zero-out if one record fewer could not fill a batch of fixed size). Runs that are "
+    "compared get one that all of them have.",
     "view": "worst-case: the adversary may choose all other records and, step by step, all gradients. "
     "isolated: it sees only the differing record's noisy contribution.",
     "last_batch": "What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a "

@@ -17,14 +17,14 @@ from calipers.samplers import scheme_of
 
 DIVISORS = {
     "none": "the noisy sum is not divided",
-    "constant": "the noisy sum is divided by a public constant",
+    "constant": "the noisy sum is divided by a constant that neighboring datasets share",
     "expected": "the noisy sum is divided by the expected batch size N q",
     "floor": "the noisy sum is divided by floor(N q)",
     "realized": "the noisy sum is divided by the realized batch size",
 }
 SUMS = {
     "none": "undivided noisy sums",
-    "constant": "noisy sums divided by a public constant",
+    "constant": "noisy sums divided by a constant that neighboring datasets share",
     "expected": "noisy sums divided by the expected batch size N q",
     "floor": "noisy sums divided by floor(N q)",
     "realized": "noisy sums divided by the realized batch size",
@@ -98,6 +98,13 @@ def other_side(side: str) -> str:
 def promised_to_nobody(runs: Sequence[Run]) -> str:
     """That numbers for adding alone promise nothing to those whose data were used; else empty."""
     return f"It promises nothing to {members_text(runs)}." if only_side(runs) == "adding" else ""
+
+
+def not_promised(runs: Sequence[Run]) -> str:
+    """What a guarantee that is quoted alone has to add: whom, or which question, it does not cover; else empty."""
+    if any(run.adjacency == "zero-out" for run in runs):
+        return f"The guarantee does not cover whether a {unit_name(runs)} was in the data at all (add-remove)."
+    return promised_to_nobody(runs)
 
 
 def members_text(runs: Sequence[Run]) -> str:
@@ -291,7 +298,7 @@ def assumptions(runs: Sequence[Run]) -> dict[str, str]:
     settings = [item for run in runs for item in assumed_settings(run).items()]
     found = {key.replace("_", " "): f"{key.replace('_', ' ')} {value}" for key, value in settings}
     if found.get("derived rate") == "derived rate public":
-        found["derived rate"] = "the rate B/N taken as public"
+        found["derived rate"] = "the rate (batch size / number of records) taken as public"
     if counted := dict.fromkeys(_epoch_text(run) for run in runs if "last_batch" in run.assumed and leaves_over(run)):
         found["steps per epoch"] = f"steps per epoch {' and '.join(counted)}"
     found |= {name.replace("_", " "): f"the {name} taken as public" for run in runs for name in taken_as_public(run)}
@@ -320,17 +327,13 @@ def last_batch_matters(run: Run) -> bool:
 
 
 def easier_text(runs: Sequence[Run], verb: str, shown: str = "") -> str:
-    """Whether it is easier to tell that somebody was in the data at all than what zero-out or substitute is about.
-
-    It is where adding or removing changes the number of batches, or where a lower bound says so: `shown`, epsilon under
-    add-remove. Else it may be.
+    """Whether it is easier to tell that somebody was in the data at all than what zero-out or substitute is about:
+    for certain by counting batches, or where `shown`, a lower bound on epsilon under add-remove, says so.
     """
     counted = list(dict.fromkeys(side for run in runs for side in scheme_of(run).counted(run)))
-    if len(counted) > 1:
-        return f"is easier to {verb}: no finite epsilon holds for adding or for removing one"
     if counted:
-        known = f" (for {other_side(counted[0])} one {shown})" if shown else ""
-        return f"is easier to {verb}: no finite epsilon holds for {counted[0]} one{known}"
+        known = f" (for {other_side(counted[0])} one, {shown})" if shown and len(counted) == 1 else ""
+        return f"no finite epsilon holds for {' or for '.join(counted)} one: whoever counts the batches can tell{known}"
     return f"is easier to {verb}: {shown} for adding or removing one" if shown else f"may be easier to {verb}"
 
 

@@ -155,6 +155,7 @@ def test_the_help_teaches_how_to_write_a_target(calipers) -> None:
     text = calipers("audit", "--help").stdout
     for expected in ("def target(present, rng):", "randomness from rng", "target.scores", "--resume", "cannot tell"):
         assert expected in text
+    assert "falsify a true claim with a probability of at most about 0.4" in " ".join(text.split())
 
 
 def test_a_sequential_audit_from_the_command_line(calipers, refused, mine) -> None:

@@ -25,16 +25,16 @@ def test_a_true_positive_rate_is_not_how_often_an_alarm_is_right() -> None:
     """With even odds before, t at f makes it right with t/(t + f), which is said of a row of the table."""
     answers = answer(cp.measure(cp.Run(dataset_size=200, **BINS)), Questions())
     text = attacker_section(answers).blocks[0].text
-    rate, share = re.search(r"a TPR of ([0-9.]+) at an FPR of 0.01 .*, about ([0-9]+) %", text).groups()
-    assert 0 <= dict(answers.tpr)[0.01].lower - float(rate) < 1e-4
-    assert abs(float(share) - 100 * float(rate) / (float(rate) + 0.01)) <= 0.5
+    rate, share = re.search(r"a TPR of ([0-9.]+) at an FPR of 0.01 .*, at most ([0-9]+) %", text).groups()
+    assert 0 <= float(rate) - dict(answers.tpr)[0.01].upper < 1e-4
+    assert 0 <= float(share) - 100 * float(rate) / (float(rate) + 0.01) < 1
     assert "the true positive rate of the best such attack: how often it says 'present' where that is right" in text
 
 
 @pytest.mark.parametrize(
     ("size", "said"),
     [
-        (200, "Here 200 = 10 x 20: a loop that computes it from its dataset takes 9 with one record fewer, and"),
+        (200, "Here 200 = 10 x 20: a loop that computes it from its dataset takes 9 with one record fewer, which"),
         (
             219,
             "Here 219 records make 10 batches: a loop that computes it from its dataset takes 11 with one record more",

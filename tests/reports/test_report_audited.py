@@ -14,12 +14,13 @@ from calipers.auditing.builtin import NoisySums
 from calipers.auditing.choosing import distinguisher_for
 from calipers.auditing.verdict import AuditOutcome
 from calipers.measure import measure
-from calipers.numerics.decimals import floor_digits
+from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.reports.answers import Questions, answer
-from calipers.reports.audit_figures import attacker_table, curve_figures
+from calipers.reports.audit_figures import attacker_table, curve_figures, lowest_counted
 from calipers.reports.audited import brief_audit, report_audit
 from calipers.reports.document import Figure, Number, Prose, Quote, Table
 from calipers.reports.html import to_html
+from calipers.reports.markdown import to_markdown
 from calipers.run import Run
 
 # At rate 1 a step is one Gaussian mechanism: every curve of the truth has a closed form.
@@ -248,7 +249,7 @@ def test_an_audit_reports_what_it_tested_and_what_it_could_not_have_seen(played)
     """Of a result without any lower bound: no leakage shown, and how large an excess the audit would have missed."""
     result, _ = played
     sure = f"{result.target_name}, 2,000 trials for each hypothesis"
-    assert f"one pair of datasets ({sure}" in reported(result)
+    assert f"one pair of datasets in Calipers' own simulation of a run ({sure}" in reported(result)
     assert (
         f"shows, with confidence 0.95, that epsilon at delta = 1e-5 is at least {floor_digits(result.epsilon[0].value)}"
         in (reported(result))
@@ -265,7 +266,7 @@ def test_an_audit_reports_what_it_tested_and_what_it_could_not_have_seen(played)
     excess = float(said.partition("an excess of up to ")[2].split()[0])
     assert widest.excluded <= excess <= 1.01 * widest.excluded
     assert (
-        f"in delta over {widest.judged}, at a tested epsilon, is not excluded for this score. An audit proves no "
+        f"in delta over what {widest.judged} allows at epsilon = 0 is not excluded for this score. An audit proves no "
         "privacy." in said
     )
     unheld = dataclasses.replace(empty, verdict=None, upper_verdict=None)
@@ -276,4 +277,52 @@ def test_what_an_audit_was_blind_to_is_not_said_of_a_stronger_attack(played):
     """Whoever reads "a stronger attack might. It was blind" takes the attack for blind."""
     result, _ = played
     stands = dataclasses.replace(result.verdict, outcome=AuditOutcome.CONSISTENT)
-    assert "A stronger attack might. This audit was blind to" in stands.message
+    assert "A stronger attack might exceed it by more. This audit was blind to" in stands.message
+
+
+def test_a_simulation_is_no_training_code(played):
+    """Verdict, line to report, what was played and paragraph say so of a built-in target, and of no other."""
+    result, measurement = played
+    simulated = report_audit(result, RUN, measurement)
+    own = report_audit(dataclasses.replace(result, target={"target": "function"}), RUN, measurement)
+    said = (
+        "Calipers' own simulation was audited, not your training code. ",
+        "one pair of datasets in Calipers' own simulation of a run (",
+        "Calipers' own simulation, not your training code, was run many times",
+        "Not training code but Calipers' own simulation was audited (noisy sums",
+        "It simulates this run: ",
+    )
+    pages = [to_markdown(found.document).replace("\\", "") for found in (simulated, own)]
+    for words in said:
+        assert words in pages[0]
+        assert words not in pages[1]
+    assert simulated.document.verdict.startswith(said[0])
+    assert "4 other records with gradient zero" in pages[0]
+    assert "It is said to be this run: " in pages[1]
+    assert NoisySums(others=4, sample_rate=1, noise_multiplier=1, gradient=-1).name.count("-1 times the record's") == 1
+
+
+def fresh(trials):
+    """An audit of the same run with so many trials."""
+    target = NoisySums.of_run(RUN)
+    return audit(target, distinguisher_for(target, "auto", seed=0, pilot=50), trials=trials, seed=0)
+
+
+def test_rows_below_the_lowest_counted_rate_are_said_to_mix_guessing(played):
+    """That rate is the first vertex after 0; below it the true positive rate is proportional to the false one."""
+    result, _ = played
+    curve = result.band.curve
+    first = curve.alpha[1]
+    assert f"counted for this curve is {ceil_digits(first, 2)}; a row below it mixes guessing" in lowest_counted(result)
+    found, (half, quarter) = 1.0 - curve.beta[1], curve.rates(np.array([first / 2, first / 4]))[1]
+    assert (half, quarter) == pytest.approx((found / 2, found / 4))
+    page = to_markdown(report_audit(result, RUN).document)
+    assert page.count(lowest_counted(result)) == 3
+    assert "one false alarm in all" not in page
+    assert "No threshold was shown to do better than guessing" in lowest_counted(fresh(10))
+
+
+def test_an_attack_misses_no_more_than_guessing_as_printed():
+    """Where few trials show nothing, the false negative rate at 0.01 is printed as 0.99, never as 0.99001."""
+    figure = curve_figures(fresh(10), None)[0]
+    assert [row[1].text for row in figure.table.rows] == ["0.99", "0.95", "0.9", "0.75", "0.5", "0.25", "0.1"]

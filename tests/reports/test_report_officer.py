@@ -50,12 +50,12 @@ def test_the_table_has_both_bounds_of_every_baseline(report):
 
 
 def test_singling_out_anybody_is_the_sum_over_all_records(report):
-    """N (1 - f(w)) at w = 0.01 / N, rounded up, the weight rounded down."""
+    """N (1 - f(w)) at w = 0.01 / N, rounded up."""
     text = " ".join(block.text for block in section(report, SECRETS).blocks if isinstance(block, Prose))
     upper = 1000 * measure(RUN).success(1e-5).upper
     printed = float(text.partition("at most ")[2].split()[0])
     assert upper <= printed <= upper * 1.0002
-    assert "a share of 1e-5 of the population" in text
+    assert "fits one in 100,000 of the population" in text
     assert "no attack is computed" in text
 
 
@@ -77,7 +77,7 @@ def test_definitions_and_limits_are_there(report):
     assert "the proofs and attacks for add-remove, the relation of this report" in words
 
 
-def test_the_number_of_records_is_not_covered_where_neighbors_differ_by_it(report):
+def test_the_number_of_records_is_not_covered_where_the_report_has_it(report):
     named, covered = "It gives away the number of records", "The number of records: no number here covers publishing it"
     words = to_markdown(report.document)
     (item,) = (line for line in words.splitlines() if covered in line)
@@ -88,9 +88,9 @@ def test_the_number_of_records_is_not_covered_where_neighbors_differ_by_it(repor
     assert "rounding it does not hide it" in item
     zeroed = report_measurement(measure(RUN.replace(adjacency="zero-out")), Questions())
     rated = report_measurement(measure(cp.Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)), Questions())
-    for other in (zeroed, rated):
-        assert named not in to_markdown(other.document)
-        assert covered not in to_markdown(other.document)
+    for other, has_it in ((zeroed, True), (rated, False)):
+        assert (named in to_markdown(other.document)) is has_it
+        assert (covered in to_markdown(other.document)) is has_it
 
 
 def test_the_isolated_view_promises_no_secret_and_has_nothing_to_sign():
@@ -165,9 +165,9 @@ def test_the_table_of_attacks_asks_the_question_of_its_neighbors(adjacency: str,
     assert "Whether a record was in the data at all is another question (add-remove)" in words
 
 
-@pytest.mark.parametrize(("lower", "printed"), [(1e-6, "1e-6"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "1e-6")])
-def test_what_a_guess_reaches_is_printed_as_the_baseline_is(lower, printed):
-    """Rounded down it would be 9.9999e-7, an attack that does worse than a guess."""
+@pytest.mark.parametrize(("lower", "printed"), [(1e-6, "as a guess"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "1e-6")])
+def test_an_attack_that_shows_no_more_than_a_guess_is_called_one(lower, printed):
+    """As a number it looks like the result of an attack, smaller than that of a report that has one."""
     evidence = measure(RUN).success(0.5).lower_evidence
     cell, _ = success_cells(1e-6, Bracket(lower, 1.0, evidence, evidence))
     assert (cell.text, cell.exact, cell.direction) == (printed, lower, "at least")
@@ -264,8 +264,9 @@ def test_a_guess_knows_the_training_that_the_proof_compares_with(changes, refere
         "substitute": "add-remove (unless it is for adding only) or zero-out",
     }[own]
     assert (
-        f"The table uses this report's relation alone. Where it is known that the {name} is in the data, the upper "
-        f"numbers of a report with adjacency {others} bound the same attackers too" in words
+        f"The table uses this report's relation alone. Where it is known that the {name} is in the data, and the "
+        f"secret is what the {name} says, the upper numbers of this table in a report with adjacency {others} hold too"
+        in words
     )
     whole = "all records of the patient" if name == "patient" else "the record itself"
     assert f"Reconstruction: the secret is {whole}." in words

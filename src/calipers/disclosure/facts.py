@@ -13,7 +13,7 @@ from calipers.gate.receipt_shape import assumed_words
 from calipers.measure import Measurement
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.provenance import origin
-from calipers.reports.answers import Answers, Questions, answer
+from calipers.reports.answers import Answers, Questions, answer, large_deltas
 from calipers.reports.readings import Claimed
 from calipers.reports.records import run_record
 from calipers.reports.words import describe_subject
@@ -22,8 +22,9 @@ from calipers.scope import (
     FIXED_SHORT,
     NOT_DP,
     assumptions,
+    in_units,
+    not_promised,
     only_side,
-    promised_to_nobody,
     question_text,
     scope_text,
     shared_neighbors,
@@ -45,7 +46,7 @@ _VIEWS = {
 }
 
 _KNOWN = {
-    "declared": "as declared by whoever trained",
+    "declared": "as declared by whoever described it, not seen in a training",
     "attached": "as its receipt says, from a record that watched the training",
     "probed": "as its receipt says, from running the implementation as a black box",
 }
@@ -95,7 +96,13 @@ class Disclosure:
             said = f"epsilon at most {epsilon} at delta = {delta}, by proof ({NOT_DP})"
         found = self.answers
         scope = scope_text(found.runs, found.executed, found.dataset_sizes)
-        return f"{said}, {scope}; {FIXED_SHORT}. {promised_to_nobody(found.runs)}".rstrip()
+        return f"{said}, {scope}; {FIXED_SHORT}. {not_promised(found.runs)}".rstrip()
+
+    @property
+    def delta_note(self) -> str:
+        """That delta is not far below 1/N, as a sentence with a space before it; else empty."""
+        runs = self.answers.runs
+        return "".join(f" Note: {in_units(note, runs[0])}" for note in large_deltas(runs, [self.row.at]))
 
     @property
     def shown(self) -> str:
@@ -157,7 +164,7 @@ class Disclosure:
     @property
     def open(self) -> str:
         """What nobody stated: the receipt's own list, or what the run leaves open."""
-        return ", ".join(assumed_words(self._open.values()))
+        return ", ".join(self._open.values())
 
     @property
     def loop_open(self) -> bool:
@@ -173,7 +180,7 @@ class Disclosure:
     def _open(self) -> dict[str, str]:
         """What nobody stated by its name, and in words."""
         if self.assumed is not None:
-            return {name: name for name in self.assumed}
+            return assumed_words(self.assumed, self.answers.runs)
         found = assumptions(self.answers.runs)
         return {key: text for key, text in found.items() if self.how == "declared" or key in _UNSEEN}
 

@@ -96,7 +96,7 @@ def _measured(found: Disclosure, deployment: dict[str, dict[str, object]]) -> No
     given = str(loss.pop("privacy_parameters_details", ""))
     loss["privacy_parameters_details"] = (
         "Epsilon is a proven upper bound for the run described under mechanisms, rounded up. "
-        f"{shown} {found.adversary} {given}"
+        f"{shown} {found.adversary}{found.delta_note} {given}"
     ).strip()
     deployment["deployment_model"].setdefault("model_name", "Central")
     deployment["accounting"]["composition"] = (

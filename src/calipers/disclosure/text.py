@@ -22,7 +22,7 @@ def short_lines(found: Disclosure) -> list[str]:
     """Ten sentences, the guarantee first; each is true by itself."""
     answers, about = found.answers, found.origin
     return [
-        f"Guarantee: {found.guarantee}",
+        f"Guarantee: {found.guarantee}{found.delta_note}",
         f"Attack: {_attack(found)}",
         f"Whole curve: {_mu(found)}",
         f"Attackers: {found.attackers(ceil_digits(answers.tpr[0][1].upper, 3))}",
@@ -84,7 +84,8 @@ def _topics(found: Disclosure) -> list[tuple[str, str, str]]:
         )
 
     return [
-        ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}", measured),
+        ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}"
+         f"{found.delta_note}", measured),
         ("Variant of differential privacy", f"{found.guarantee} {_mu(found)}", measured),
         ("Unit of privacy", f"{found.unit[0].upper()}{found.unit[1:]}. {found.beyond_unit}",
          found.basis_of("unit")),

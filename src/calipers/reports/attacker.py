@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calipers.numerics.decimals import floor_digits, setting
+from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import Cell, Prose, Section, Table, ends, nearest
 from calipers.reports.evidence import BEHIND
@@ -47,12 +47,12 @@ def _alarm(answers: Answers) -> str:
     if not answers.tpr:
         return ""
     fpr, bracket = answers.tpr[min(1, len(answers.tpr) - 1)]
-    shown = floor_digits(bracket.lower)
-    right = 100.0 * float(shown) / (float(shown) + fpr)
+    most = ceil_digits(bracket.upper)
+    right = math.ceil(100.0 * float(most) / (float(most) + fpr))
     return (
-        f"It is not how often such an answer is right: where both answers were as likely before, a TPR of {shown} at "
-        f"an FPR of {setting(fpr)} makes it right with probability {shown}/({shown} + {setting(fpr)}), about "
-        f"{right:.0f} %. "
+        f"It is not how often such an answer is right: where both answers were as likely before, a TPR of {most} at "
+        f"an FPR of {setting(fpr)} makes it right with probability {most}/({most} + {setting(fpr)}), "
+        f"at most {right} %. "
     )
 
 
@@ -61,7 +61,7 @@ def _another(answers: Answers) -> str:
     if relation(answers) not in ("zero-out", "substitute"):
         return ""
     easier = easier_text(answers.runs, "answer", presence(answers.relations, answers.runs)) if answers.runs else ""
-    said = f", and {easier}" if easier.startswith("is") or relation(answers) == "zero-out" else ""
+    said = "" if easier.startswith("may") and relation(answers) == "substitute" else f", and {easier}" * bool(easier)
     return f" Whether a {unit_name(answers.described)} was in the data at all is another question (add-remove){said}."
 
 

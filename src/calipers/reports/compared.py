@@ -38,7 +38,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
 from calipers.reports.sections import ROUNDED, notes_section, subject_file
 from calipers.reports.words import describe_subject
-from calipers.scope import only_side, other_side, unit_text
+from calipers.scope import easier_text, only_side, other_side, unit_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -161,12 +161,27 @@ def _relation(names: Sequence[str], compared: Sequence[Answers]) -> tuple[Prose,
         words += (
             " This is assumed, since no run names an adjacency." if nobody else " Runs that name none get this one."
         )
+    if name != "add-remove":
+        words += _told_by_counting(names, compared)
     for side in ("adding", "removing"):
         half = [name for name, answers in zip(names, compared, strict=True) if only_side(answers.runs) == side]
         if half:
             words += f" The numbers of {' and '.join(half)} are for {side} one only: no finite epsilon holds for "
             words += f"{other_side(side)} one."
     return (Prose(words),)
+
+
+def _told_by_counting(names: Sequence[str], compared: Sequence[Answers]) -> str:
+    """Of which runs somebody who counts the batches learns whether a record was there, which other rows do not say."""
+    sides = {name: easier_text(answers.runs, "tell") for name, answers in zip(names, compared, strict=True)}
+    found: dict[str, list[str]] = {}
+    for name, said in sides.items():
+        if said.startswith("no finite"):
+            found.setdefault(said, []).append(name)
+    return "".join(
+        f" Whether a record was in the data at all (add-remove) is another question: of {' and '.join(those)}, {said}."
+        for said, those in found.items()
+    )
 
 
 def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:

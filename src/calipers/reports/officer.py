@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.guarantee import NEIGHBORS
-from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.answers import LARGEST_EPSILON, Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.evidence import BEHIND
@@ -42,6 +42,7 @@ BASELINES = (0.99, 0.5, 0.1, 0.01, 1e-3, 1e-6)
 _SHARE = 0.01
 """How often a guess isolates somebody in the example of singling out: a chosen round number, far below certainty."""
 SECRETS = "Reconstruction, attribute inference, singling out"
+_AS_A_GUESS = "as a guess"
 _REACHED = ("some attack reaches at least", "no attack exceeds")
 ALLOWED = ("some mechanism allows at least", "no mechanism allows more than")
 """What bounds are called: of a run, and of a stated guarantee."""
@@ -92,7 +93,7 @@ def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
         "nothing is learned, 1 where everything is. The separation is the advantage divided by the square root of 2.",
         "mu (of Gaussian differential privacy, mu-GDP) bounds the same by one number: distinguishing the two datasets "
         "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
-        "was drawn, except with a failure probability delta0, with which everything may be shown.",
+        "was drawn, except with probability delta0, where nothing is promised.",
         "The regret says how far that overstates the attacker: mu overstates the advantage by at most twice the "
         "regret. At one false positive rate the gap can be larger.",
         'A proof ("at most") holds against every attacker within the scope that is named, also against attacks that '
@@ -185,8 +186,8 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
         f"{_reference(answers)}. A diagnosis that 1 in 100 such persons have is not the row '1 in 100': its best guess "
         "is 'no', right 99 times in 100. How often those who have it are recognized, at a given rate of false alarms: "
         "see 'What an attacker gets' in a report with adjacency substitute.",
-        f"Reconstruction: the secret is {whole}. The guess is right with the probability that the best fixed answer is "
-        'near enough, whatever "near enough" means.',
+        f"Reconstruction: the secret is {whole}. You say how close an answer has to be; the guess is the one answer "
+        "that is most often that close, and its probability of being so is the row to read.",
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
         "The guess is right with the share of the population that the description fits. Cohen and Nissim (2020) speak "
         "of singling out where a description fits exactly one record, whoever it is. Whether either is what a law "
@@ -237,15 +238,16 @@ def _about_proof(answers: Answers) -> str:
             f"for removing one. For the secret of a {name} that is in them, measure zero-out or substitute."
         )
     return (
-        f"{proof} The table uses this report's relation alone. Where it is known that the {name} is in the data, the "
-        f"upper numbers of a report with adjacency {others} bound the same attackers too; the smallest may be used."
+        f"{proof} The table uses this report's relation alone. Where it is known that the {name} is in the data, and "
+        f"the secret is what the {name} says, the upper numbers of this table in a report with adjacency {others} hold "
+        "too; the smallest may be used."
     )
 
 
 def success_cells(baseline: float, bracket: Bracket) -> tuple[Number, Number]:
-    """Both bounds; what a guess reaches is printed as the baseline is, not rounded below it."""
+    """Both bounds; an attack that shows nothing more than the baseline is said to be a guess."""
     lower, upper = ends(bracket)
-    return (dataclasses.replace(lower, text=nearest(baseline).text) if bracket.lower == baseline else lower), upper
+    return (dataclasses.replace(lower, text=_AS_A_GUESS) if bracket.lower == baseline else lower), upper
 
 
 def _shown(measurement: Measurement) -> str:
@@ -260,7 +262,8 @@ def _shown(measurement: Measurement) -> str:
         )
     return (
         "The lower number is reached where the secret is which of the attack's two datasets was used (see "
-        f"'{BEHIND}'); where it prints as the baseline, no attack is shown that clearly beats a guess. "
+        f"'{BEHIND}'); where it says '{_AS_A_GUESS}', no attack was computed that beats one, which does not mean that "
+        "none does. "
         "What follows from the population alone, without this person, is in the baseline and not counted as leakage."
     )
 
@@ -277,14 +280,14 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
     said = (
         f"that probability is at most {ceil_digits(upper)} (proof)"
         if upper < 1
-        else "no bound below 1 is proven for that"
+        else "no bound below 1 is proven for that probability"
     )
     text = (
         f"Singling out anybody, by somebody who knows the population and none of the {size:,} records (whoever knows "
-        "one can describe it): if these are drawn independently of one another, a description that fits a share of "
-        f"{floor_digits(weight, 3)} of the population fits exactly one of them by chance with probability below "
-        f"{setting(_SHARE)}. With what was released, {said}; the truth may be much lower, since no attack is computed "
-        "for this."
+        "one can describe it): a description fits exactly one of them. An example: where records are drawn "
+        f"independently of one another, a description that fits one in {round(1 / weight):,} of the population does so "
+        f"by chance with probability below {setting(_SHARE)}. For attackers who choose such a description after they "
+        f"saw what was released, {said}; the truth may be much lower, since no attack is computed for this."
     )
     return [in_units(text, answers.runs[0])]
 
@@ -316,12 +319,13 @@ def signature_section(answers: Answers) -> tuple[Section, ...]:
 
 
 def _not_about_presence(answers: Answers) -> str:
-    """What a signature under another relation than add-remove does not say."""
+    """What a signature under another relation than add-remove does not say, where that is known."""
     if relation(answers) == "add-remove":
         return ""
     easier = easier_text(answers.runs, "tell", presence(answers.relations, answers.runs))
-    known = f", which {easier}" if easier.startswith("is") else ""
-    return f" Whether somebody's data were used at all is another question (add-remove){known}."
+    known = "" if easier.startswith("may") else f", and {easier}"
+    asked = f" Whether somebody's data were used at all is another question (add-remove){known}."
+    return asked if known or relation(answers) == "substitute" else ""
 
 
 def _several(answers: Answers) -> bool:

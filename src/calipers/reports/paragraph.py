@@ -32,9 +32,9 @@ from calipers.scope import (
     FIXED_SHORT,
     NOT_DP,
     held_for,
+    not_promised,
     only_side,
     other_side,
-    promised_to_nobody,
     scope_text,
     unit_name,
     unit_text,
@@ -98,7 +98,7 @@ def _terms(answers: Answers) -> str:
     sized = "".join(f" The divisor depends on the data: the guarantee is {one}." for one in held)
     unseen = unseen_text(answers.runs)
     seen = f" The adversary sees every noisy sum, but {unseen}." if unseen else ""
-    nothing = f" {promised_to_nobody(answers.runs)}".rstrip()
+    nothing = f" {not_promised(answers.runs)}".rstrip()
     return f"{_about(answers.runs, 'The guarantee')}{nothing}{sized}{seen} {FIXED}"
 
 
@@ -190,7 +190,7 @@ def report_this(answers: Answers) -> str:
     attack = f"an attack shows at least {lower}" if _attacked(answers) else "no attack is claimed"
     scope = scope_text(answers.runs, answers.executed, answers.dataset_sizes)
     more = ", and the conditions of its notes were met" if answers.executed else ""
-    nothing = promised_to_nobody(answers.runs)
+    nothing = not_promised(answers.runs)
     return f"{said}, {scope}; {FIXED_SHORT}{more}. Proven with Calipers {__version__}; {attack}. {nothing}".rstrip()
 
 
@@ -253,11 +253,15 @@ def audit_paragraph(result: AuditResult, run: Run | None = None) -> str:
     bounds = [f"epsilon >= {floor_digits(b.value)} at delta = {setting(b.at)}" for b in result.epsilon]
     bounds += [f"delta >= {floor_digits(b.value)} at epsilon = {setting(b.at)}" for b in result.delta]
     bounds.append(f"mu >= {floor_digits(result.mu.value)} up to delta0 = {setting(result.mu.at)}")
+    audited, is_this = f"The implementation {result.target_name} was audited", "is said to be this run"
+    if result.simulated:
+        audited = f"Not training code but Calipers' own simulation was audited ({result.target_name})"
+        is_this = "simulates this run"
     return " ".join(
         [
-            f"The implementation {result.target_name} was audited with Calipers {__version__}: {result.trials:,} runs "
+            f"{audited} with Calipers {__version__}: {result.trials:,} runs "
             f"with and {result.trials:,} runs without one record (seed {result.seed}), scored by {result.scored_by}.",
-            *(() if run is None else (f"It is said to be this run: {describe(run)}", _about((run,), "The audit"))),
+            *(() if run is None else (f"It {is_this}: {describe(run)}", _about((run,), "The audit"))),
             f"Lower bounds, {sure}: {'; '.join(bounds)}.",
             *(text for text, _ in judgements(result)),
             "An audit bounds the leakage of this pair of datasets under this attack from below; it does not prove "

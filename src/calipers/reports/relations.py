@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class NeighborRelation:
     """Epsilon at `delta` for one neighboring relation, or why the run has no such neighbors.
 
-    `last_batch` is named where it is another one than the run was read with.
+    `last_batch` is named where it is another one than the run was read with, `side` where the numbers are for adding or
+    for removing only, and nothing finite holds for the other.
     """
 
     adjacency: str
@@ -36,12 +37,15 @@ class NeighborRelation:
     epsilon: Bracket | None
     refused: str = ""
     last_batch: str = ""
+    side: str = ""
 
     def to_dict(self) -> dict[str, object]:
         """For programs; without ends where it was refused."""
         record: dict[str, object] = {"adjacency": self.adjacency, "neighbors": self.words, "delta": self.delta}
         if self.last_batch:
             record["last_batch"] = self.last_batch
+        if self.side:
+            record["only"] = self.side
         if self.epsilon is None:
             return record | {"refused": self.refused}
         return record | {"lower": self.epsilon.lower, "upper": self.epsilon.upper}
@@ -54,7 +58,7 @@ def relations(measurement: Measurement, delta: float) -> tuple[NeighborRelation,
     runs, found = measurement.runs, []
     for adjacency in ADJACENCIES:
         if adjacency == runs[0].adjacency:
-            found.append(NeighborRelation(adjacency, neighbors_text(runs[0]), delta, measurement.epsilon(delta)))
+            found.append(_of_runs(runs, delta, measurement.epsilon(delta)))
         elif measurement.watched:
             found.append(_watched(adjacency, dict(measurement.watched.others)[adjacency], measurement, delta))
         else:
@@ -86,7 +90,7 @@ def _watched(adjacency: str, seen: OtherNeighbors, measurement: Measurement, del
         return NeighborRelation(adjacency, _named(adjacency, measurement.runs[0]), delta, None, str(error))
     if not seen.attained:
         epsilon = replace(epsilon, lower=0.0)
-    return NeighborRelation(adjacency, neighbors_text(seen.runs[0]), delta, epsilon)
+    return _of_runs(seen.runs, delta, epsilon)
 
 
 def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: str) -> NeighborRelation:
@@ -100,7 +104,13 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
         epsilon = measure(changed, tolerance=tolerance).epsilon(delta)
     except CalipersError as error:
         return NeighborRelation(adjacency, words, delta, None, str(error), last_batch)
-    return NeighborRelation(adjacency, words, delta, epsilon, last_batch=last_batch)
+    return _of_runs(changed, delta, epsilon, last_batch)
+
+
+def _of_runs(runs: tuple[Run, ...], delta: float, epsilon: Bracket, last_batch: str = "") -> NeighborRelation:
+    """What was measured of runs, for the neighbors that they have."""
+    words, side = neighbors_text(runs[0]), only_side(runs)
+    return NeighborRelation(runs[0].adjacency, words, delta, epsilon, last_batch=last_batch, side=side)
 
 
 def _named(adjacency: str, run: Run) -> str:

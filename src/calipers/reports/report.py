@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from calipers._version import __version__
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.reports.answers import Answers, Questions, answer
+from calipers.reports.answers import Answers, Questions, answer, large_deltas
 from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Notice, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
@@ -92,6 +92,7 @@ def report_calibration(calibration: Calibration, measurement: Measurement, quest
         report.document,
         title=brief.title,
         verdict=brief.verdict,
+        opening=(Notice(_TO_BE_TRAINED), *report.document.opening),
         badges=(*brief.badges, *report.document.badges),
         sections=(brief.sections[0], *report.document.sections),
     )
@@ -128,6 +129,7 @@ def brief_calibration(calibration: Calibration) -> Document:
     figure = target_figure(quantity, achieved, target[quantity])
     own = (note for phase in calibration.phases or (calibration.run,) for note in phase.notes)
     about = notes_of(calibration.phases) if calibration.phases else ()
+    deltas = large_deltas(calibration.phases, [target["delta"]] if "delta" in target else [])
     used = {achieved.upper_evidence: ["achieved (upper)"]}
     used.setdefault(achieved.lower_evidence, []).append("achieved (lower)")
     return Document(
@@ -144,12 +146,16 @@ def brief_calibration(calibration: Calibration) -> Document:
         sections=(
             Section("The noise", (Table(_SMALLEST, ("quantity", "value"), rows),)),
             Section("The run, as a run file", (Code(calibrated_file(calibration)),)),
-            *notes_section(tuple(dict.fromkeys((*own, *about)))),
+            *notes_section(tuple(dict.fromkeys((*deltas, *own, *about)))),
             evidence_section(used.items()),
         ),
     )
 
 
+_TO_BE_TRAINED = (
+    "This noise was computed, and nothing was trained with it here. Every sentence of this report, also those to paste "
+    "and to sign, is about a model that will have been trained exactly as described."
+)
 NOISE_DIGITS = 8
 _SMALLEST = "The smallest noise multiplier found whose upper bound meets the target, rounded up"
 

@@ -52,6 +52,7 @@ from calipers.scope import (
     divisor_text,
     neighbors_text,
     only_side,
+    other_side,
     question_text,
     taken_as_public,
     unit_name,
@@ -75,7 +76,7 @@ def measurement_sections(
     return (
         reading_section(answers),
         numbers_section(answers, measurement.tolerance),
-        *relations_section(answers, (Prose(_which(answers.runs)),)),
+        *relations_section(answers, (Prose(_which(answers)),)),
         attacker_section(answers),
         secrets_section(measurement, answers, success_rates(measurement)),
         uncovered_section(answers),
@@ -95,10 +96,11 @@ def measurement_sections(
     )
 
 
-def _which(runs: Sequence[Run]) -> str:
+def _which(answers: Answers) -> str:
     """Which relation to report; zero-out is not recommended by its own use where nobody asked for it."""
-    unnamed = any(run.adjacency == "zero-out" and "adjacency" in run.assumed for run in runs)
-    return _WHICH.format(unnamed=_UNNAMED * unnamed)
+    unnamed = any(run.adjacency == "zero-out" and "adjacency" in run.assumed for run in answers.runs)
+    half = any(one.side for one in answers.relations)
+    return _WHICH.format(unnamed=_UNNAMED * unnamed) + _HALF * half
 
 
 def change_section(found: Sequence[Remedy]) -> Section:
@@ -111,13 +113,17 @@ _ALWAYS = (
     "No single change was found that is measured to lower these numbers. More noise, fewer steps and a smaller share "
     "of the data per batch do; `calipers calibrate` finds the noise for a target."
 )
-_LEFT_OUT = f"Settings marked {ASSUMED_MARK} were not given: check them before you sign."
+_LEFT_OUT = (
+    f"Settings marked {ASSUMED_MARK} were not given. Before you sign, ask whether the training had them; adjacency and "
+    "view are what you want to promise, and against whom."
+)
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
     "it is known whose data were used and the promise is about what they say; zero-out, if a policy or a library asks "
     "for that one{unnamed}: the gradients become zero, and the place in the batches stays."
 )
-_UNNAMED = " (this report has it only because nobody named one)"
+_UNNAMED = " (this report, and its 'Report this', has it only because nobody named a relation)"
+_HALF = " Where a row is infinite, nothing can be promised to those whom it is about: change the run first."
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
 _SIZE = " It gives away the number of records: if that is secret, see 'What the numbers do not cover'."
 
@@ -290,7 +296,11 @@ def relations_section(answers: Answers, said_first: tuple[Block, ...] = ()) -> t
         read = " (this report)" if one.adjacency == answers.runs[0].adjacency and not one.last_batch else ""
         kept = ", if the last batch is kept" if one.last_batch == "keep" else ""
         bounds = ("not proven", "not proven") if one.epsilon is None else ends(one.epsilon)
-        rows.append((f"{one.adjacency}{kept}{read}", *bounds, one.words))
+        half = f", for {one.side} only" if one.side else ""
+        rows.append((f"{one.adjacency}{half}{kept}{read}", *bounds, one.words))
+        if one.side:
+            other = f"{one.adjacency}, for {other_side(one.side)}{kept}"
+            rows.append((other, "infinite", "infinite", "whoever counts the batches can tell"))
     refused = tuple(f"{one.adjacency}: {one.refused}" for one in found if one.epsilon is None)
     table = Table(ROUNDED, ("adjacency", "at least (attack)", "at most (proof)", "neighbors differ by"), tuple(rows))
     title = f"Epsilon at delta = {setting(found[0].delta)} for each neighboring relation"

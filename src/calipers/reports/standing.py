@@ -53,8 +53,10 @@ def verdict(answers: Answers, tolerance: float) -> str:
             f"{_verdict(answers, tolerance)} This is for {neighbors_text(answers.runs[0])}; for adding or removing one "
             f"{unit_name(answers.described)} nothing is proven here."
         )
-    only = f" This is for {side} one {unit_name(answers.described)} only." if side else ""
-    return _verdict(answers, tolerance) + only
+    if side:
+        return f"{_verdict(answers, tolerance)} This is for {side} one {unit_name(answers.described)} only."
+    zeroed = any(run.adjacency == "zero-out" for run in answers.runs)
+    return _verdict(answers, tolerance) + f" This is for zeroing out one {unit_name(answers.described)}." * zeroed
 
 
 def _verdict(answers: Answers, tolerance: float) -> str:

@@ -77,7 +77,7 @@ def _description(answers: Answers) -> str:
 
 
 def _size(answers: Answers) -> tuple[str, ...]:
-    """That this report gives away the number of records, which neighbors differ by."""
+    """That this report gives away the number of records."""
     if not names_size(answers):
         return ()
     text = (
@@ -90,5 +90,5 @@ def _size(answers: Answers) -> tuple[str, ...]:
 
 
 def names_size(answers: Answers) -> bool:
-    """Whether the report says how many records there are, where neighbors differ by that."""
-    return any(run.dataset_size is not None and run.adjacency == "add-remove" for run in answers.described)
+    """Whether the report says how many records there are."""
+    return any(run.dataset_size is not None for run in answers.described)

@@ -190,8 +190,8 @@ class BallsAndBinsScheme(Scheme):
         moved = " and ".join(text for text, other in zip(changed, (fewer, more), strict=True) if other != now)
         return (
             f"The number of batches, {now:,}, is taken to be a fixed public number, the same for both neighbors. Here "
-            f"{parts}: a loop that computes it from its dataset takes {moved}, and then no proof for adding or "
-            "removing a record holds.",
+            f"{parts}: a loop that computes it from its dataset takes {moved}, which anybody can "
+            "count, and of that neighbor nothing is proven.",
         )
 
     def taken_as_public(self, run: RunFields) -> tuple[str, ...]:

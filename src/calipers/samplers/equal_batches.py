@@ -330,8 +330,9 @@ def with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
             return ()
         text, smaller = f"Use batches of {found} records and drop the remainder", found
     why = "every epoch then leaves out some records at random, and a smaller epsilon is proven"
-    if run.adjacency == "add-remove" and size % smaller < smaller - 1:
-        why = "one record more or fewer then leaves the number of batches as it is, so epsilon is finite for both"
+    if size % smaller < smaller - 1 and run.adjacency != "substitute":
+        finite = "one record more or fewer then leaves the number of batches as it is, so epsilon is finite for both"
+        why = finite if run.adjacency == "add-remove" else f"{why}; {finite} adding and removing one too"
     return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
 
 

@@ -99,9 +99,10 @@ REPLACED_LOADERS = (
 
 _MOVING = "describe it with derived_rate = 'moving'"
 _COUNTED = (
-    " and, only if their number is public, steps instead of epochs (if that number moves too, no epsilon is finite)"
+    ", and give steps instead of epochs if their number is public (if one record changes the number of steps, no "
+    "epsilon is finite)"
 )
-_OF_SEVERAL = "nothing is then proven for adding or removing a unit of several records"
+_OF_SEVERAL = "nothing is proven then for adding or removing a unit of several records"
 
 
 def coins_text(divided: bool, rate: str, steps: int) -> str:
@@ -112,10 +113,11 @@ def coins_text(divided: bool, rate: str, steps: int) -> str:
     constant = ", and divide by a public constant" if divided else ""
     return (
         f"Let every record enter every batch by its own coin, at the rate {rate} (sampler = 'poisson'){constant}: "
-        f"{steps:,} steps per epoch; batches vary in size. {SAME_FOR_ALL.format('Rate and number of steps')}"
+        f"{steps:,} steps per epoch; batches vary in size. {SAME_FOR_ALL.format('Rate and number of steps')} {OPACUS}"
     )
 
 
+OPACUS = "Opacus computes a rate and a number of steps of its own: describe its runs with Run.from_opacus."
 SAME_FOR_ALL = "{} must stay the same when a record is added or removed."
 
 
@@ -140,9 +142,7 @@ class PoissonScheme(Scheme):
             return ()
         return (
             f"An epoch is counted as floor({run.dataset_size:,}/{run.batch_size:,}) = {batches:,} steps; a loop that "
-            f"takes {batches + 1:,} steps per epoch at this rate leaks more: give steps for it. Opacus has a "
-            f"rate and steps of its own, near 1/{batches + 1:,} (with drop_last=True 1/{batches:,}): Run.from_opacus "
-            "has them.",
+            f"takes {batches + 1:,} steps per epoch at this rate leaks more: give steps for it. {OPACUS}",
         )
 
     def batches(self, run: RunFields) -> str:
@@ -174,9 +174,10 @@ class PoissonScheme(Scheme):
         remedy = _OF_SEVERAL if run.records_per_unit > 1 else _MOVING + _COUNTED * counted
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
-            f"The rate B/N = {run.batch_size:,}/{run.dataset_size:,}{steps} {'are' if counted else 'is'} read as "
-            "public, the same for both neighbors. A script that computes the rate from the size of its dataset has "
-            f"another rate on the neighboring dataset: {remedy}. Opacus computes other numbers: Run.from_opacus.",
+            f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} "
+            f"{'are' if counted else 'is'} read as public: fixed beforehand, the same for both neighbors. "
+            "Where a script computes the rate from its own dataset, one record changes it, and this number does not "
+            f"hold: {remedy}. {OPACUS}",
         )
 
     def stated(self, run: RunFields) -> Mapping[str, object]:

@@ -126,10 +126,10 @@ _REMAINDER = (
     "smallest of the three counts."
 )
 _NO_REMAINDER = (
-    "The proof lets this record change places with another one, which is observed too, once, since every record is "
-    "used in every epoch; that hardly says who it was: an epoch is dominated by a sum of worst-case terms with nearly "
-    "equal weights, and by fixed batches (Chua et al. 2024, Lemma B.2) for the small share of weight that this does "
-    "not bound; by these alone at every e^epsilon where they show less."
+    "The proof lets this record change places with another one. Since every record is used in every epoch, the other "
+    "one shows in a batch sum too, which hardly tells that it changed places: but for a small share of the "
+    "probability, an epoch is dominated by a sum of worst-case terms with nearly equal weights; for that share by "
+    "fixed batches (Chua et al. 2024, Lemma B.2). At every e^epsilon where fixed batches alone show less, they count."
 )
 
 
@@ -231,7 +231,7 @@ class ShuffleScheme(CutScheme):
         thrown = (
             "Draw every record into a random batch of the epoch independently of the others (sampler = "
             f"'balls-and-bins'){', and divide by a public constant' if divided else ''}: {steps:,} steps per epoch, "
-            f"over all records; only the batch sizes vary. {SAME_FOR_ALL.format('Their number')}"
+            f"over all records; only the batch sizes vary. {SAME_FOR_ALL.format('The number of steps')}"
         )
         coins = coins_text(divided, rate, steps)
         return (*with_remainder(run), (thrown, change), (coins, change | {"sampler": "poisson"}))
