@@ -267,8 +267,11 @@ class Run(RunFields, NotebookDisplay):
         return {name: record[name] for name in KEYS if record[name] is not None}
 
     def to_toml(self) -> str:
-        """The same as the text of a run file."""
-        return as_toml(self.to_dict())
+        """The same as the text of a run file, what nobody named as comments: read back it is assumed again."""
+        known = self.to_dict()
+        assumed = as_toml({key: value for key, value in known.items() if key in self.assumed})
+        named = as_toml({key: value for key, value in known.items() if key not in self.assumed})
+        return named + "".join(f"# assumed: {line}\n" for line in assumed.splitlines())
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Run:

@@ -34,13 +34,13 @@ VIEWS = {
     "isolated": "the adversary sees only the differing record's own noisy contribution",
 }
 FIXED = (
-    "The numbers hold only if the noise, the sampling and the number of steps were fixed before the run, whatever the "
-    "data. A run that might have stopped early has to be described as the longest run that was possible; where noise "
-    "or steps were chosen from what had been released in any other way, the numbers do not hold."
+    "The numbers hold only if the noise, the sampling and the number of steps were fixed before the run, without a "
+    "look into the data. A run that might have stopped early has to be described as the longest run that was "
+    "possible; where noise or steps were chosen from what had been released in any other way, the numbers do not hold."
 )
 AT_MOST = "which reveal at most as much as"
 """Between what was executed and the run whose bound was taken for it."""
-FIXED_SHORT = "noise, sampling and number of steps were fixed before the run, whatever the data"
+FIXED_SHORT = "noise, sampling and number of steps were fixed before the run, without a look into the data"
 _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
     "isolated": "sees only the differing record's own noisy contribution",
@@ -197,7 +197,7 @@ def held_for(run: Run, sizes: tuple[int, int] | None) -> str:
     """For which dataset sizes a number holds, where that matters; `sizes`: the range that was asked about."""
     if not size_matters(run):
         return ""
-    return "for this N only" if sizes is None else f"for every N from {sizes[0]:,} to {sizes[1]:,}"
+    return "for this N and its neighbors only" if sizes is None else f"for every N from {sizes[0]:,} to {sizes[1]:,}"
 
 
 def _released(run: Run, sizes: tuple[int, int] | None) -> str:
@@ -261,7 +261,7 @@ def _batches_of_an_epoch(run: Run) -> str:
     cut = f"{size:,} records in {_counted(full)} of {batch:,}"
     if rest and run.last_batch == "keep":
         return f"{cut} and a last one of {rest:,} per epoch"
-    return f"{cut} per epoch{f', the remaining {rest:,} dropped' if rest else ''}"
+    return f"{cut} per epoch{f', the last {rest:,} of the order dropped' if rest else ''}"
 
 
 def _counted(batches: int) -> str:

@@ -72,7 +72,7 @@ def test_the_three_outcomes() -> None:
     assert close.outcome is AuditOutcome.CANNOT_TELL
     assert close.trials_estimate is not None
     assert close.trials_estimate > 500
-    open_ = r"exceeds the delta that the claim allows by up to \S+ at epsilon = 0, 0.5 or 1, the only ones tested"
+    open_ = r"above the delta that the claim allows by up to \S+ at epsilon = 0, 0.5 or 1, the only ones tested"
     assert re.search(
         rf"{open_} .*a new audit with about \S+ trials .* would usually decide \(an estimate", close.message
     )
@@ -111,11 +111,11 @@ def test_consistent_says_what_it_leaves_open() -> None:
     assert found.outcome is AuditOutcome.CONSISTENT
     assert found.tested[-1] == (1.0, 2e-4)
     for words in (
-        "exceeds the delta that the claim allows by more than",
+        "has TPR - e^epsilon FPR above the delta that the claim allows by more than",
         "at epsilon = 0, 0.5 or 1, the only ones tested.",
-        "an upper bound on their true excess, not what was seen",
+        "That is an upper confidence bound, not what was seen",
         "at most 0.05, which may be far above the delta that is allowed (2e-4 at epsilon = 1)",
-        "A stronger attack might exceed it by more. This audit was blind to other datasets and to all",
+        "Other datasets, or a better score, might exceed it by more. This audit was blind to other datasets and to all",
     ):
         assert words in found.message
     alone = judge(SplitScores(*np.random.default_rng(0).normal(size=(2, 9000))), profile_of((1.0, 2e-4)), (1.0,))
@@ -312,3 +312,26 @@ def test_self_test_refuses_a_target_that_cannot_be_repeated() -> None:
 
     with pytest.raises(TargetError, match="take all randomness from rng"):
         self_test(Clock(0.0), Plain(), repeats=2, trials=50, seed=0)
+
+
+class Clear(Shift):
+    """Noise alone, but in one run of a hundred the record is shown in the clear."""
+
+    def outputs(self, present: bool, count: int, rng: np.random.Generator) -> np.ndarray:
+        scores = rng.normal(size=(count, 1))
+        return np.where(present & (rng.random((count, 1)) < 0.01), 100.0, scores)
+
+
+@pytest.mark.parametrize("against", ["claim", "upper"])
+def test_nothing_is_consistent_that_another_number_of_the_audit_exceeds(against: str) -> None:
+    """At epsilon 0 a share of a hundredth is too little to see; epsilon at delta 1e-5 is far above what is allowed."""
+    held = {against: gaussian_curve(0.3, Side.UPPER)}
+    found = audit(Clear(0.0), Plain(), trials=10_000, seed=1, epsilons=(0.0,), deltas=(1e-5,), **held)
+    verdict = found.verdict if against == "claim" else found.upper_verdict
+    assert verdict is not None
+    assert verdict.excluded < verdict.violation
+    assert verdict.outcome is AuditOutcome.CANNOT_TELL
+    assert f"{'the claim' if against == 'claim' else 'the proof'} allows" in verdict.message
+    assert "epsilon at delta = 1e-5 is at least" in verdict.message
+    stands = replace(verdict, outcome=AuditOutcome.CONSISTENT, beyond="")
+    assert stands.beside([replace(found.epsilon[0], value=0.1)]) is stands

@@ -13,11 +13,11 @@ from oracles import contour, enumeration, pairs
 
 from calipers.bracket import Bracket
 from calipers.calibrate import calibrate, one_target, solve
-from calipers.cli.calibrate import as_measured
 from calipers.errors import InputError, UnsupportedError
 from calipers.guarantee import Guarantee
 from calipers.measure import CorrelatedNoise, JointRelease, Measurement, Selection, measure
 from calipers.mechanisms import Patterns, TreeNoise
+from calipers.reports.report import as_measured
 from calipers.run import Run
 
 POISSON = Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0)

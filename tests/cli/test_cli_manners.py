@@ -79,7 +79,9 @@ def test_notes_spell_options_for_options_and_keys_for_files(calipers, tmp_path):
     options = ("--dataset-size", 100, "--batch-size", 10, "--epochs", 1, "--noise-multiplier", 4)
     typed = " ".join(calipers("measure", *options).stdout.split())
     assert "say --sampler shuffle" in typed
-    assert "describe it with --derived-rate moving, and give steps instead of epochs if their number is" in typed
+    assert "no epsilon is finite: fix both beforehand" in typed
+    of_steps = ("--dataset-size", 100, "--batch-size", 10, "--steps", 10, "--noise-multiplier", 4)
+    assert "describe it with --derived-rate moving" in " ".join(calipers("measure", *of_steps).stdout.split())
     assert "derived_rate" not in typed
     (tmp_path / "run.toml").write_text("dataset_size = 100\nbatch_size = 10\nepochs = 1\nnoise_multiplier = 4.0\n")
     read = " ".join(calipers("measure", "--run", tmp_path / "run.toml").stdout.split())

@@ -201,7 +201,11 @@ def test_weights_replace_weights_and_nothing_else(folder, calipers, refused, tmp
 def test_the_report_is_for_people(folder, calipers) -> None:
     shown = calipers(*options(folder, "--epochs", 1, "--noise-multiplier", 1)).stdout
     assert re.match(r"cnn \(25,812 parameters\) on mnist: accuracy [01]\.\d{4} on ", shown)
-    for words in ("40 test records after 4 steps", "epsilon at delta = 1e-5", "divided by a public constant"):
+    for words in (
+        "40 test records after 4 steps",
+        "epsilon at delta = 1e-5",
+        "divided by a constant that neighboring datasets share",
+    ):
         assert words in " ".join(shown.split())
 
 

@@ -179,7 +179,8 @@ def test_a_run_that_does_not_close_is_not_said_to() -> None:
 def test_confirmed_says_what_was_compared(honest) -> None:
     """What nobody can compare is named as the words of the writer; notes too, where another version wrote them."""
     assert verify_receipt(honest).sentences[-1] == (
-        "Compared: the facts of the run, epsilon, the claim, whether it is refuted, whether the bounds agree, notes, "
+        "Compared with the run that it states: its facts about the run, epsilon, the claim, whether it is refuted, "
+        "whether the bounds agree, notes, "
         "evidence. Not compared, the words of whoever wrote it: clipping norm, conditions, libraries, date, command."
     )
     honest["executed"] |= {"reasons": [PRAISE], "conditions": [PRAISE], "observations": {"by": PRAISE}}
@@ -187,7 +188,8 @@ def test_confirmed_says_what_was_compared(honest) -> None:
     honest["measurement"]["notes"] = [PRAISE]
     *_, scope = verify_receipt(resealed(honest)).sentences
     assert scope == (
-        "Compared: the facts of the run, epsilon, the claim, whether it is refuted, whether the bounds agree. Not "
+        "Compared with the run that it states: its facts about the run, epsilon, the claim, whether it is refuted, "
+        "whether the bounds agree. Not "
         "compared, the words of whoever wrote "
         "it: clipping norm, reasons, conditions, observations, libraries, date, command, notes and evidence, worded by "
         "another version."

@@ -54,7 +54,7 @@ def reports(fixed_measurement):
         "measure": report_measurement(fixed_measurement, questions),
         "open": report_measurement(measure(SHUFFLED), questions),
         "train": report_training(fixed_measurement, questions, [("accuracy", "0.97"), ("model", "cnn <5 layers>")]),
-        "calibrate": report_calibration(calibration, fixed_measurement, questions),
+        "calibrate": report_calibration(calibration, fixed_measurement),
         "compare": report_comparison(compared, two, questions),
     }
 

@@ -126,7 +126,7 @@ def test_verdicts_name_what_they_are_about(report):
     assert all(text.startswith("Against ") for text in prose)
     named = " ".join(text.partition(" the audit says: ")[0] for text in prose)
     assert "standard accounting" in named
-    assert "upper bound" in named
+    assert "the proof" in named
     assert len({text.partition(" the audit says: ")[2] for text in prose}) == len(prose)
 
 
@@ -277,7 +277,7 @@ def test_what_an_audit_was_blind_to_is_not_said_of_a_stronger_attack(played):
     """Whoever reads "a stronger attack might. It was blind" takes the attack for blind."""
     result, _ = played
     stands = dataclasses.replace(result.verdict, outcome=AuditOutcome.CONSISTENT)
-    assert "A stronger attack might exceed it by more. This audit was blind to" in stands.message
+    assert "a better score, might exceed it by more. This audit was blind to" in stands.message
 
 
 def test_a_simulation_is_no_training_code(played):

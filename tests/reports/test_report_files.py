@@ -143,3 +143,21 @@ def test_a_measurement_is_written_in_one_call(tmp_path, monkeypatch) -> None:
     assert (tmp_path / "made.json").read_bytes() == (tmp_path / "usual.json").read_bytes()
     with pytest.raises(InputError, match="Leave them out"):
         cp.write_report(made, tmp_path / "made.md", asked)
+    cp.write_report(measurement, tmp_path / "short.json", delta=1e-7)
+    assert json.loads((tmp_path / "short.json").read_text())["measurement"]["epsilon"][0]["delta"] == 1e-7
+    with pytest.raises(InputError, match="Give delta or questions"):
+        cp.write_report(measurement, tmp_path / "both.json", asked, delta=1e-7)
+
+
+def test_a_calibration_is_reported_at_the_delta_of_its_target(tmp_path) -> None:
+    """Measured by itself its run would be read at the usual delta, which nobody calibrated for."""
+    import calipers as cp
+    from calipers.calibrate import solve
+
+    found = solve(cp.Run(sample_rate=1.0, steps=5, noise_multiplier=2.0), epsilon=3, delta=1e-7)
+    text = cp.write_report(found, tmp_path / "noise.md").read_text("utf-8")
+    assert ", 1e-7)-differentially private" in text
+    assert "1e-5)-differentially" not in text
+    assert "nothing was trained with it here" in text
+    with pytest.raises(InputError, match="delta of its target"):
+        cp.write_report(found, tmp_path / "other.md", delta=1e-5)

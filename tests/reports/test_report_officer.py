@@ -120,7 +120,7 @@ def test_clients_are_called_clients():
     report = report_measurement(measure(RUN.replace(unit="client", records_per_unit=1)), Questions())
     text = " ".join(block.text for block in section(report, SECRETS).blocks if isinstance(block, Prose))
     assert "secret of one client" in text
-    assert "none of the 1,000 clients" in text
+    assert "exactly one of the 1,000 clients" in text
 
 
 def test_title_and_model_stand_at_the_head(report, tmp_path):
@@ -165,7 +165,9 @@ def test_the_table_of_attacks_asks_the_question_of_its_neighbors(adjacency: str,
     assert "Whether a record was in the data at all is another question (add-remove)" in words
 
 
-@pytest.mark.parametrize(("lower", "printed"), [(1e-6, "as a guess"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "1e-6")])
+@pytest.mark.parametrize(
+    ("lower", "printed"), [(1e-6, "as a guess"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "as a guess")]
+)
 def test_an_attack_that_shows_no_more_than_a_guess_is_called_one(lower, printed):
     """As a number it looks like the result of an attack, smaller than that of a report that has one."""
     evidence = measure(RUN).success(0.5).lower_evidence
@@ -264,9 +266,8 @@ def test_a_guess_knows_the_training_that_the_proof_compares_with(changes, refere
         "substitute": "add-remove (unless it is for adding only) or zero-out",
     }[own]
     assert (
-        f"The table uses this report's relation alone. Where it is known that the {name} is in the data, and the "
-        f"secret is what the {name} says, the upper numbers of this table in a report with adjacency {others} hold too"
-        in words
+        f"where it is known that the {name} is in the data, the upper numbers of this table in a report with adjacency "
+        f"{others} hold too, and the smallest may be used" in words
     )
     whole = "all records of the patient" if name == "patient" else "the record itself"
     assert f"Reconstruction: the secret is {whole}." in words

@@ -46,6 +46,15 @@ def test_every_double_survives_the_file(tmp_path_factory, noise, rate):
     assert Run.from_toml(path) == run
 
 
+def test_what_nobody_named_is_a_comment_of_the_file_and_assumed_again(tmp_path):
+    """Written out as named, adjacency and view would no longer be marked as assumed in a report."""
+    run = Run(sample_rate=0.1, steps=3, noise_multiplier=2.0, normalization="none")
+    (tmp_path / "run.toml").write_text(run.to_toml())
+    assert '# assumed: adjacency = "add-remove"' in run.to_toml()
+    assert 'normalization = "none"' in run.to_toml().splitlines()
+    assert Run.from_toml(tmp_path / "run.toml").assumed == run.assumed
+
+
 def test_phases_inherit_and_override(run_file):
     phases = load_runs(run_file(MNIST + "[[phase]]\nepochs = 1\nnoise_multiplier = 2.0\n[[phase]]\nsteps = 2106\n"))
     assert [(p.epochs, p.steps, p.noise_multiplier) for p in phases] == [(1, None, 2.0), (None, 2106, 1.1)]

@@ -30,8 +30,8 @@ UNCHECKED_LOSS = (
 
 UNKNOWN_SUM = (
     "Not known: whether the criterion sums, as loss_reduction='sum' assumes. PyTorch's criteria take the mean unless "
-    "told otherwise; gradients are then scaled before they are clipped, a step moves by more than the clipping norm, "
-    "and the numbers do not hold. attach(..., loss=criterion) checks it."
+    "another reduction is chosen; gradients are then scaled before they are clipped, a step moves by more than the "
+    "clipping norm, and the numbers do not hold. attach(..., loss=criterion) checks it."
 )
 
 

@@ -229,18 +229,21 @@ class _AuditQuestions:
 
     def answered(self, game: Game, split: SplitScores, verdicts: tuple[Verdict | None, Verdict | None]) -> AuditResult:
         """All bounds on these scores."""
+        epsilons = tuple(self._next_to(split.epsilon(delta)) for delta in self.deltas)
+        mu = replace(split.mu(self.delta0), upper=self._mu_of_run)
+        claim, upper = (found and found.beside((*epsilons, mu)) for found in verdicts)
         return AuditResult(
             target=game.target.identity(),
             distinguisher=game.distinguisher.identity(),
             trials=int(split.absent.size),
             seed=game.seed,
             confidence=self.confidence,
-            epsilon=tuple(self._next_to(split.epsilon(delta)) for delta in self.deltas),
+            epsilon=epsilons,
             delta=tuple(self._next_to(split.delta(epsilon)) for epsilon in self.epsilons),
-            mu=replace(split.mu(self.delta0), upper=self._mu_of_run),
+            mu=mu,
             band=split.band,
-            verdict=verdicts[0],
-            upper_verdict=verdicts[1],
+            verdict=claim,
+            upper_verdict=upper,
             notes=(*NOTES, *getattr(game.target, "notes", ())),
             target_name=game.target.name,
             scored_by=game.distinguisher.name,

@@ -36,7 +36,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy import special
 
-from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest
+from calipers.auditing.bounds import Chosen, LowerBound, SplitScores, ThresholdTest
 from calipers.auditing.statistics import EPSILON, gains, wilson_upper
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
@@ -60,6 +60,9 @@ Claimed: TypeAlias = "TradeoffCurve | Measurement | Claim | tuple[float, float] 
 
 
 LARGEST_EPSILON = 200.0
+
+
+_MORE = "Other datasets, or a better score,"
 
 
 class AuditOutcome(enum.Enum):
@@ -170,7 +173,8 @@ class Verdict:
     violation that the band excludes for every threshold test on this score (negative if none even reaches the claim);
     `violation` the one it was asked to exclude. `trials_estimate` is an estimate, per hypothesis, of what it would
     take to be given; None where none can be given. `unseen`: what the audit was blind to. `tested`: the epsilons, each
-    with the delta allowed there in the direction that allows less.
+    with the delta allowed there in the direction that allows less. `beyond`: another number, which shows more than is
+    allowed where no tested epsilon does.
     """
 
     outcome: AuditOutcome
@@ -186,11 +190,22 @@ class Verdict:
     unseen: str
     words: str = ""
     tested: tuple[tuple[float, float], ...] = ()
+    beyond: str = ""
 
     @property
     def judged(self) -> str:
-        """What was judged, as sentences call it."""
-        return self.words or f"the {self.against}"
+        """What was judged, as sentences call it: a claim, or the proof of the run that the target is said to be."""
+        return self.words or {"upper bound": "the proof"}.get(self.against, f"the {self.against}")
+
+    def beside(self, bounds: Sequence[LowerBound]) -> Verdict:
+        """The verdict next to other bounds of the same audit: nothing is consistent that one of them exceeds."""
+        for bound in bounds:
+            allowed = bound.upper if self.against == "upper bound" else bound.claim
+            if self.outcome is AuditOutcome.CONSISTENT and allowed is not None and bound.value > allowed:
+                at = f" at delta = {setting(bound.at)}" if bound.quantity == "epsilon" else ""
+                shown = f"{bound.quantity}{at} is at least {floor_digits(bound.value)}, and {self.judged} allows"
+                return replace(self, outcome=AuditOutcome.CANNOT_TELL, beyond=f"{shown} {claim_digits(allowed)}")
+        return self
 
     @property
     def at_tested(self) -> str:
@@ -213,18 +228,24 @@ class Verdict:
         if self.outcome is AuditOutcome.CONSISTENT:
             start = f"Consistent: {sure}, no threshold test on this score"
             if self.excluded <= 0.0:
-                seen = f"even reaches the delta that {against} allows {where}. A stronger attack might."
+                seen = f"even reaches the delta that {against} allows {where}. {_MORE} might."
                 return f"{start} {seen} {self.unseen}"
             epsilon, least = min(self.tested, key=lambda one: one[1])
             return (
-                f"{start} exceeds the delta that {against} allows by more than {excess} {where}. This is an upper "
-                f"bound on their true excess, not what was seen; 'consistent' only means that it is at most "
+                f"{start} has TPR - e^epsilon FPR above the delta that {against} allows by more than {excess} {where}. "
+                f"That is an upper confidence bound, not what was seen; 'consistent' only means that it is at most "
                 f"{setting(self.violation)}, which may be far above the delta that is allowed ({self._allowed(least)} "
-                f"at epsilon = {setting(epsilon)}). A stronger attack might exceed it by more. {self.unseen}"
+                f"at epsilon = {setting(epsilon)}). {_MORE} might exceed it by more. {self.unseen}"
+            )
+        if self.beyond:
+            return (
+                f"Cannot tell: {self.at_tested} nothing exceeds {against}, but {sure} for this number alone "
+                f"{self.beyond}. Let a new audit test it: --epsilon with a value near that one."
             )
         unable = (
-            "Cannot tell: these trials leave open that a threshold test on this score exceeds the delta that "
-            f"{against} allows by up to {excess} {where} (at most {setting(self.violation)} would be consistent)"
+            "Cannot tell: these trials leave open that a threshold test on this score has TPR - e^epsilon FPR above "
+            f"the delta that {against} allows by up to {excess} {where} (at most {setting(self.violation)} would be "
+            "consistent)"
         )
         if self.trials_estimate is None:
             return f"{unable}; no affordable number of trials would decide (an estimate)."
@@ -244,7 +265,7 @@ class Verdict:
     def to_dict(self) -> dict[str, object]:
         """The verdict as a JSON object."""
         said = {"message": self.message, "evidence": self.evidence.to_dict()}
-        return as_record(self, "test", "confidence", "unseen", "words", "tested") | said
+        return as_record(self, "test", "confidence", "unseen", "words", "tested", "beyond") | said
 
 
 def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tuple[float, bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
@@ -16,9 +15,7 @@ from calipers.cli.subjects import MenuFile, Noisy
 from calipers.run import Run
 
 if TYPE_CHECKING:
-    from calipers.calibrate import Calibration
-    from calipers.measure import Measurement
-    from calipers.reports.report import Report
+    pass
 
 DEFAULT_TOLERANCE = 1e-4
 
@@ -73,7 +70,7 @@ def calibrate_command(
         )
 
     from calipers.reports.records import calibrated_record, calibration_record, to_document
-    from calipers.reports.report import brief_calibration
+    from calipers.reports.report import as_measured, brief_calibration, report_calibration
 
     def record() -> str:
         found = calibration.found
@@ -86,34 +83,7 @@ def calibrate_command(
         measurement = calibration.measured(min(max(1e-2, tolerance), 5 * tolerance))
         calibration = as_measured(calibration, measurement)
     outlet.say(
-        lambda: calibration_file(calibration, measurement),  # type: ignore[arg-type]  # measured where it is asked for
+        lambda: report_calibration(calibration, measurement),  # type: ignore[arg-type]  # measured where it is asked for
         record,
         lambda: brief_calibration(calibration),
     )
-
-
-def as_measured(calibration: Calibration, measurement: Measurement) -> Calibration:
-    """What another measurement of what was found says is achieved, if it meets the target, so that a page agrees."""
-    target = calibration.target
-    if "epsilon" in target:
-        achieved = measurement.epsilon(target["delta"])
-    elif "mu" in target:
-        achieved = measurement.gdp(target["delta0"]).mu
-    else:
-        achieved = measurement.tpr(target["fpr"]) if "tpr" in target else measurement.advantage()
-    meets = achieved.upper <= next(iter(target.values()))
-    return dataclasses.replace(calibration, achieved=achieved) if meets else calibration
-
-
-def calibration_file(calibration: Calibration, measurement: Measurement) -> Report:
-    """The report of the calibrated run, read at the target's own delta, false positive rate and delta0."""
-    from calipers.reports.answers import DEFAULT_DELTA0, DEFAULT_DELTAS, DEFAULT_FPRS, Questions
-    from calipers.reports.report import report_calibration
-
-    target = calibration.target
-    questions = Questions(
-        deltas=(target["delta"],) if "delta" in target else DEFAULT_DELTAS,
-        fprs=(target["fpr"],) if "fpr" in target else DEFAULT_FPRS,
-        delta0=target.get("delta0", DEFAULT_DELTA0),
-    )
-    return report_calibration(calibration, measurement, questions)

@@ -119,7 +119,9 @@ def verify_receipt(record: Mapping[str, Any]) -> Verified:
     vouched = _KNOWN[executed["how"]]
     known = f"That the training was this run is {vouched}; a measurement cannot verify it."
     if assumed := ", ".join(assumed_words(assumed_facts(record), runs).values()):
-        known = f"Nobody stated, so assumed: {assumed}. The rest is {vouched}. A measurement can verify neither."
+        known = (
+            f"Nobody stated, so assumed: {assumed}. What else it states is {vouched}. A measurement can verify neither."
+        )
     deltas = (row["delta"] for row in measured["epsilon"])
     notes = (in_units(f"Note: {note}", runs[0]) for note in large_deltas(runs, tuple(deltas)))
     beside = (*notes, known, _scope(record))
@@ -246,13 +248,14 @@ def _other_words(stated: Mapping[str, Any], again: Mapping[str, Any]) -> list[st
 def _scope(record: Mapping[str, Any]) -> str:
     """What was compared, and what was not."""
     words = _same_version(record)
-    compared = ["the facts of the run", "epsilon", "the claim", "whether it is refuted", "whether the bounds agree"]
+    compared = ["its facts about the run", "epsilon", "the claim", "whether it is refuted", "whether the bounds agree"]
     compared += ["notes", "evidence"] * words
     executed = record["executed"]
     others = [one["fact"] for one in executed["facts"] if one["fact"] in STATED_FACTS and one["how"] != "not stated"]
     others += [key for key in ("reasons", "conditions", "observations") if executed[key]]
     others += ["libraries", "date", "command"] + ["notes and evidence, worded by another version"] * (not words)
-    return f"Compared: {', '.join(compared)}. Not compared, the words of whoever wrote it: {', '.join(others)}."
+    words_alone = f"Not compared, the words of whoever wrote it: {', '.join(others)}."
+    return f"Compared with the run that it states: {', '.join(compared)}. {words_alone}"
 
 
 def _compared(

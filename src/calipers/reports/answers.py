@@ -240,6 +240,11 @@ def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]
         return
     (run,) = measurement.runs
     floored = run.normalization == "floor" and scheme_of(run).independent and run.adjacency == "add-remove"
+    if floored and run.dimension is None and measurement.dataset_sizes is None:
+        yield (
+            "What floor(N q) does to datasets of another size was not looked for, since the number of trained "
+            "parameters (dimension) was not given: a size at which it jumps may leak far more."
+        )
     # A range of sizes that was named is measured as a whole.
     if floored and run.dimension is not None and measurement.dataset_sizes is None:
         from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need

@@ -52,7 +52,7 @@ def _alarm(answers: Answers) -> str:
     return (
         f"It is not how often such an answer is right: where both answers were as likely before, a TPR of {most} at "
         f"an FPR of {setting(fpr)} makes it right with probability {most}/({most} + {setting(fpr)}), "
-        f"at most {right} %. "
+        f"at most {right} %; answers with rarer false alarms are right more often. "
     )
 
 

@@ -34,7 +34,7 @@ from calipers.reports.figures import interval_figure
 from calipers.reports.paragraph import audit_paragraph, judgements
 from calipers.reports.readings import name_of
 from calipers.reports.report import Report, heading
-from calipers.reports.sections import notes_section, run_section
+from calipers.reports.sections import ASSUMED_MARK, notes_section, run_section
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe
 
@@ -225,13 +225,14 @@ def _played(result: AuditResult) -> Section:
 
 def _described(run: Run) -> Section:
     """The run that the target is said to be."""
-    section = run_section((run,))
+    section = run_section((run,), left_out=_LEFT_OUT)
     return Section("The run described", (Prose(describe(run)), *section.blocks))
 
 
+_LEFT_OUT = f"Settings marked {ASSUMED_MARK} were not given: ask whether the audited code has them."
 _GETS = (
     "The attacker wants to know whether the record was in the data, and accepts a rate of false alarms. What the "
-    "attack of this audit reaches holds for all rates at once; a stronger attack may find more. "
+    "attack of this audit reaches holds for all rates at once; other datasets, or a better score, may show more. "
 )
 
 
@@ -298,7 +299,7 @@ def _advice(result: AuditResult) -> Iterator[str]:
             "sequential one (--sequential) has one error for all its looks. A stronger score may also help."
         )
     else:
-        yield "Nothing follows for privacy: a stronger attack may find more. A guarantee needs a proof."
+        yield "Nothing follows for privacy: other attacks may find more. A guarantee needs a proof."
 
 
 def _promised_epsilon(result: AuditResult) -> str:

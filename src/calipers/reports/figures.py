@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 ENDS = ("at least (attack)", "at most (proof)")
 
-_BETWEEN = "At least: what an explicit attack shows. At most: what is proven. The truth lies between the two."
+_BETWEEN = (
+    "At least: what an explicit attack shows. At most: what is proven. The best guarantee that holds for all data lies "
+    "between the two."
+)
 _SIDES = (Side.UPPER, Side.LOWER)
 _WORDS = {
     "tradeoff": (

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from calipers.reports.report import Report
 
 ENDINGS = (".html", ".md", ".json")
+_AS_SEARCHED = 5e-4
+"""Tolerance of the last measurements of a calibration's search."""
 WEIGHTS = b"Trained with Calipers"
 MARKS = (
     b'<meta name="generator" content="Calipers',
@@ -82,6 +84,7 @@ def write_report(
     path: str | os.PathLike[str],
     questions: Questions | None = None,
     *,
+    delta: float | None = None,
     title: str | None = None,
     model: str | None = None,
     overwrite: bool = False,
@@ -89,9 +92,12 @@ def write_report(
     """Write the report of a measurement, or one that is made already, as the ending says.
 
     Args:
-        result: a measurement, a report, or the record of a training that was watched, which is then measured.
+        result: a measurement, a report, a calibration, or the record of a training that was watched; the last two are
+            then measured.
         path: of the file: .html, .md, .json, ...
-        questions: what a measurement is asked: deltas, epsilons, rates; the usual ones if left out.
+        questions: what a measurement is asked, `calipers.reports.answers.Questions(deltas=(1e-6,), ...)`; the usual
+            ones if left out.
+        delta: at which epsilon is read, the short form of `questions`. A calibration has its own.
         title: stands at its head.
         model: what was trained.
         overwrite: replace a file that Calipers did not write too.
@@ -103,20 +109,30 @@ def write_report(
         InputError: there is no report of such a thing, or it cannot be written there.
     """
     place = check_report_path(path, overwrite=overwrite)
+    from calipers.calibrate import Calibration
     from calipers.measure import Measurement
     from calipers.reports.answers import Questions
-    from calipers.reports.report import Report, report_measurement
+    from calipers.reports.report import Report, as_measured, report_calibration, report_measurement
 
-    if not isinstance(result, Measurement | Report) and hasattr(result, "why_not"):
+    if delta is not None and questions is not None:
+        raise InputError("Give delta or questions, which name the deltas.")
+    asked = questions if questions is not None else Questions.asked(() if delta is None else (delta,))
+    if isinstance(result, Calibration):
+        if delta is not None or questions is not None:
+            raise InputError("A calibration is reported at the delta of its target; leave delta and questions out.")
+        found = result.measured(_AS_SEARCHED)
+        result = report_calibration(as_measured(result, found), found)
+    elif not isinstance(result, Measurement | Report) and hasattr(result, "why_not"):
         result = result.measure()
     if not isinstance(result, Measurement | Report):
         raise InputError(
-            f"Expected a measurement, a report, or the record of attach, got {type(result).__name__}; measure it first."
+            "Expected a measurement, a calibration, a report, or the record of attach, got "
+            f"{type(result).__name__}; measure it first."
         )
     if isinstance(result, Measurement):
-        result = report_measurement(result, questions if questions is not None else Questions.asked())
-    elif questions is not None:
-        raise InputError("This report is made already; questions are for a measurement. Leave them out.")
+        result = report_measurement(result, asked)
+    elif delta is not None or questions is not None:
+        raise InputError("This report is made already; delta and questions are for a measurement. Leave them out.")
     write_whole(place, rendered(result.named(title, model), place.suffix.lower()))
     return place
 

@@ -116,8 +116,8 @@ def _compared(answers: Answers) -> str:
 
 
 _SECRET = (
-    " That attacker does not see everything: the noise, and who was in which batch where batches are drawn at random, "
-    "stay secret."
+    " That attacker is stronger than a real one, and may choose all other records and, step by step, all gradients. "
+    "The noise, and who was in which batch where batches are drawn at random, stay secret."
 )
 
 
@@ -190,9 +190,9 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
         "that is most often that close, and its probability of being so is the row to read.",
         "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
         "The guess is right with the share of the population that the description fits. Cohen and Nissim (2020) speak "
-        "of singling out where a description fits exactly one record, whoever it is. Whether either is what a law "
-        "calls singling out is not decided here, and no number here measures linking: telling which records of two "
-        "datasets are of one person.",
+        "of singling out where a description fits exactly one record, whoever it is. Whether either is what a "
+        "regulation calls singling out is not decided here, and no number here measures linking: finding which records "
+        "of two datasets are of one person.",
     )
     rows: list[tuple[Cell, ...]] = [(_one_in(k), nearest(k), *success_cells(k, bracket)) for k, bracket in found]
     table = Table(
@@ -238,16 +238,17 @@ def _about_proof(answers: Answers) -> str:
             f"for removing one. For the secret of a {name} that is in them, measure zero-out or substitute."
         )
     return (
-        f"{proof} The table uses this report's relation alone. Where it is known that the {name} is in the data, and "
-        f"the secret is what the {name} says, the upper numbers of this table in a report with adjacency {others} hold "
-        "too; the smallest may be used."
+        f"{proof} How often a secret is named is bounded under every relation: where it is known that the {name} is in "
+        f"the data, the upper numbers of this table in a report with adjacency {others} hold too, and the smallest may "
+        "be used. Only epsilon itself, for what the data say, is that of substitute."
     )
 
 
 def success_cells(baseline: float, bracket: Bracket) -> tuple[Number, Number]:
     """Both bounds; an attack that shows nothing more than the baseline is said to be a guess."""
     lower, upper = ends(bracket)
-    return (dataclasses.replace(lower, text=_AS_A_GUESS) if bracket.lower == baseline else lower), upper
+    guess = lower.text == nearest(baseline).text or bracket.lower <= baseline
+    return (dataclasses.replace(lower, text=_AS_A_GUESS) if guess else lower), upper
 
 
 def _shown(measurement: Measurement) -> str:
@@ -283,11 +284,11 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         else "no bound below 1 is proven for that probability"
     )
     text = (
-        f"Singling out anybody, by somebody who knows the population and none of the {size:,} records (whoever knows "
-        "one can describe it): a description fits exactly one of them. An example: where records are drawn "
-        f"independently of one another, a description that fits one in {round(1 / weight):,} of the population does so "
-        f"by chance with probability below {setting(_SHARE)}. For attackers who choose such a description after they "
-        f"saw what was released, {said}; the truth may be much lower, since no attack is computed for this."
+        f"Singling out anybody is to give a description that fits exactly one of the {size:,} records, for somebody "
+        "who knows the population and none of them (whoever knows one can describe it). An example: where records are "
+        f"drawn independently of one another, a description that fits one in {round(1 / weight):,} of the population "
+        f"does so by chance with probability below {setting(_SHARE)}. For attackers who choose so rare a description "
+        f"after they saw what was released, {said}; it may be much lower, since no attack is computed for this."
     )
     return [in_units(text, answers.runs[0])]
 

@@ -137,8 +137,15 @@ def _gaussian(answers: Answers) -> str:
             f"false positive rates of about {GOOD_REGRET:g} and below: report those themselves)."
         )
     else:
-        meaning = f"Since the regret is not proven to be below {GOOD_REGRET:g}, mu alone does not sum up the curve."
+        meaning = f"Since the regret is {regret_text(answers)}, mu alone does not sum up the curve."
     return f"{guarantee} {meaning}"
+
+
+def regret_text(answers: Answers) -> str:
+    """That the regret is too large, or that it may be: mu overstates the advantage by at most twice the regret."""
+    allowed = math.erf(answers.mu.upper / math.sqrt(8.0))  # the advantage under mu
+    known = allowed - answers.advantage.upper > 2.0 * GOOD_REGRET
+    return f"above {GOOD_REGRET:g}" if known else f"not proven to be below {GOOD_REGRET:g}"
 
 
 def printed_regret(answers: Answers) -> float:

@@ -17,7 +17,7 @@ from calipers.errors import CalipersError
 from calipers.measure.divisors import is_divided
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
-from calipers.reports.paragraph import GOOD_REGRET
+from calipers.reports.paragraph import GOOD_REGRET, regret_text
 from calipers.reports.readings import PUBLIC, Standing
 from calipers.reports.standing import is_closed
 from calipers.run import Run
@@ -122,7 +122,7 @@ def _regret(answers: Answers) -> Iterator[Remedy]:
     """That mu alone does not sum up the curve."""
     if GOOD_REGRET < answers.regret < math.inf:
         yield Remedy(
-            f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
+            f"The regret of mu is {regret_text(answers)}, so mu alone may overstate what leaks: "
             "report the privacy profile (delta at each epsilon) or the trade-off curve as well."
         )
 

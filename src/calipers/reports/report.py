@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 from calipers._version import __version__
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.reports.answers import Answers, Questions, answer, large_deltas
+from calipers.reports.answers import (
+    DEFAULT_DELTA0,
+    DEFAULT_DELTAS,
+    DEFAULT_FPRS,
+    Answers,
+    Questions,
+    answer,
+    large_deltas,
+)
 from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Notice, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
@@ -85,8 +93,29 @@ def report_training(measurement: Measurement, questions: Questions, facts: Seque
     return Report(document, {**report.record, "training": dict(facts)})
 
 
-def report_calibration(calibration: Calibration, measurement: Measurement, questions: Questions) -> Report:
-    """The run with the noise that was found; `measurement` is of that very run."""
+def as_measured(calibration: Calibration, measurement: Measurement) -> Calibration:
+    """What another measurement of what was found says is achieved, if it meets the target, so that a page agrees."""
+    target = calibration.target
+    if "epsilon" in target:
+        achieved = measurement.epsilon(target["delta"])
+    elif "mu" in target:
+        achieved = measurement.gdp(target["delta0"]).mu
+    else:
+        achieved = measurement.tpr(target["fpr"]) if "tpr" in target else measurement.advantage()
+    meets = achieved.upper <= next(iter(target.values()))
+    return dataclasses.replace(calibration, achieved=achieved) if meets else calibration
+
+
+def report_calibration(calibration: Calibration, measurement: Measurement) -> Report:
+    """The run with the noise that was found, read at the target's own delta, false positive rate and delta0;
+    `measurement` is of that very run.
+    """
+    target = calibration.target
+    questions = Questions(
+        deltas=(target["delta"],) if "delta" in target else DEFAULT_DELTAS,
+        fprs=(target["fpr"],) if "fpr" in target else DEFAULT_FPRS,
+        delta0=target.get("delta0", DEFAULT_DELTA0),
+    )
     report, brief = report_measurement(measurement, questions, "calibrate"), brief_calibration(calibration)
     document = dataclasses.replace(
         report.document,
@@ -102,7 +131,7 @@ def report_calibration(calibration: Calibration, measurement: Measurement, quest
 
 def brief_calibration(calibration: Calibration) -> Document:
     """The noise multiplier (rounded up: more noise never leaks more), what it achieves and why, the run file."""
-    from calipers.measure.routes import notes_of
+    from calipers.measure import measure
 
     achieved, target = calibration.achieved, calibration.target
     several = len(set(calibration.noise_multipliers)) > 1
@@ -128,7 +157,7 @@ def brief_calibration(calibration: Calibration) -> Document:
     quantity = next(iter(target))
     figure = target_figure(quantity, achieved, target[quantity])
     own = (note for phase in calibration.phases or (calibration.run,) for note in phase.notes)
-    about = notes_of(calibration.phases) if calibration.phases else ()
+    about = measure(calibration.phases).notes if calibration.phases else ()
     deltas = large_deltas(calibration.phases, [target["delta"]] if "delta" in target else [])
     used = {achieved.upper_evidence: ["achieved (upper)"]}
     used.setdefault(achieved.lower_evidence, []).append("achieved (lower)")

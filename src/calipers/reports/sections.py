@@ -114,8 +114,8 @@ _ALWAYS = (
     "of the data per batch do; `calipers calibrate` finds the noise for a target."
 )
 _LEFT_OUT = (
-    f"Settings marked {ASSUMED_MARK} were not given. Before you sign, ask whether the training had them; adjacency and "
-    "view are what you want to promise, and against whom."
+    f"Settings marked {ASSUMED_MARK} were not given. Before you sign, ask whether the training had them; adjacency, "
+    "view, privacy unit and delta are what you want to promise, for and against whom."
 )
 _WHICH = (
     "Which one to report: add-remove, if the promise is about whether somebody's data were used at all; substitute, if "
@@ -133,8 +133,12 @@ def run_section(
     facts: Sequence[tuple[str, str]] = (),
     assumed_deltas: Sequence[float] = (),
     executed: str = "",
+    left_out: str = _LEFT_OUT,
 ) -> Section:
-    """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
+    """What was executed, as a table and as a run file; the sentence stands at the head of the report.
+
+    `left_out`: what to do about settings that nobody named.
+    """
     reported = ("unit", "records_per_unit")  # in one row, below
     # What a sampler has no use for is no setting of the run, whatever its default.
     settings = [{**run.to_dict(), **assumed_settings(run)} for run in runs]
@@ -148,7 +152,7 @@ def run_section(
     rows += [("delta", *(f"{setting(delta)} {ASSUMED_MARK}",) * len(runs)) for delta in assumed_deltas]
     blocks: list[Block] = [Notice(bounding_text(executed))] if executed else []
     if any(ASSUMED_MARK in cell for row in rows for cell in row):
-        blocks.append(Prose(_LEFT_OUT))
+        blocks.append(Prose(left_out))
     blocks.append(Table("Settings", columns, tuple(rows)))
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))

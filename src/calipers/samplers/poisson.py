@@ -99,8 +99,8 @@ REPLACED_LOADERS = (
 
 _MOVING = "describe it with derived_rate = 'moving'"
 _COUNTED = (
-    ", and give steps instead of epochs if their number is public (if one record changes the number of steps, no "
-    "epsilon is finite)"
+    "and with it the number of steps (one record fewer or more is another number of batches here), so that no epsilon "
+    "is finite: fix both beforehand"
 )
 _OF_SEVERAL = "nothing is proven then for adding or removing a unit of several records"
 
@@ -142,7 +142,7 @@ class PoissonScheme(Scheme):
             return ()
         return (
             f"An epoch is counted as floor({run.dataset_size:,}/{run.batch_size:,}) = {batches:,} steps; a loop that "
-            f"takes {batches + 1:,} steps per epoch at this rate leaks more: give steps for it. {OPACUS}",
+            f"takes {batches + 1:,} steps per epoch at this rate leaks more: give steps for it.",
         )
 
     def batches(self, run: RunFields) -> str:
@@ -171,13 +171,16 @@ class PoissonScheme(Scheme):
                 "the same for both.",
             )
         counted = run.epochs is not None
-        remedy = _OF_SEVERAL if run.records_per_unit > 1 else _MOVING + _COUNTED * counted
+        assert run.sizes is not None
+        size, batch = run.sizes
+        told = counted and len({near // batch for near in (size - 1, size, size + 1)}) > 1
+        remedy = _OF_SEVERAL if run.records_per_unit > 1 else _COUNTED if told else _MOVING
+        then = "" if told else "and this number does not hold: "
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
             f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} "
             f"{'are' if counted else 'is'} read as public: fixed beforehand, the same for both neighbors. "
-            "Where a script computes the rate from its own dataset, one record changes it, and this number does not "
-            f"hold: {remedy}. {OPACUS}",
+            f"Where a script computes them from its own dataset, one record changes the rate, {then}{remedy}. {OPACUS}",
         )
 
     def stated(self, run: RunFields) -> Mapping[str, object]:

@@ -349,7 +349,8 @@ def _displacement(run: RunFields) -> str:
         )
     return (
         "A record that is added to batches of fixed size takes the place of another one, so a sum moves by up to twice "
-        "the clipping norm. This holds where the divisor and the learning rate are the same for both datasets. "
+        "the most that one record contributes. The numbers hold only if divisor and learning rate are the same for "
+        "both datasets. "
         "A guarantee for zeroed-out records (adjacency = 'zero-out') is about a record that keeps its place and adds "
         "zero."
     )
