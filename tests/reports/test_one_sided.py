@@ -95,15 +95,20 @@ def test_an_export_does_not_say_of_members_what_holds_for_others() -> None:
 def test_what_is_shown_to_be_easier_is_not_called_perhaps_easier() -> None:
     """With the epsilon for adding a record where it was measured; `check` knows that there is none for removing."""
     page, shown = pages(ZEROED)
-    added = part(page, "Epsilon at delta = 1e-5 for each neighboring relation").partition("| add-remove | ")[2]
+    added = part(page, "Epsilon at delta = 1e-5 for each neighboring relation").partition(
+        "| add-remove, for adding only | "
+    )[2]
     lower = added.split(" |")[0]
-    easier = f"easier to tell: {COUNTED} (for adding one epsilon at delta = 1e-5 is at least {lower})."
-    assert f"add-remove, and is {easier}" in page
-    assert f"add-remove, and is {easier}" in shown
-    assert easier.replace("tell", "answer") in part(page, "What an attacker gets")
+    easier = (
+        f"{COUNTED}: whoever counts the batches can tell (for adding one, epsilon at delta = 1e-5 is at least {lower})."
+    )
+    assert f"add-remove, and {easier}" in page
+    assert f"add-remove, and {easier}" in shown
+    assert f"another question (add-remove), and {easier}" in part(page, "What an attacker gets")
     signed = part(page, "To sign")
-    assert f"Whether somebody's data were used at all is another question (add-remove), which is {easier}" in signed
-    assert f"is easier to tell: {COUNTED}." in check(ZEROED, Budget(epsilon=1.0, delta=1e-5)).sentence
+    assert f"Whether somebody's data were used at all is another question (add-remove), and {easier}" in signed
+    assert f"{COUNTED}: whoever counts" in check(ZEROED, Budget(epsilon=1.0, delta=1e-5)).sentence
+    assert "| add-remove, for removing | infinite | infinite |" in page
     assert "may be easier" not in page + shown
 
 
@@ -112,10 +117,10 @@ def test_what_is_not_shown_to_be_easier_may_be() -> None:
     named = cp.Run(**SIZES, epochs=1, adjacency="zero-out")
     page, _ = pages(named)
     assert "another question (add-remove), and may be easier to answer." in page
-    assert "only because nobody named one" not in page
-    assert "only because nobody named one" in pages(ZEROED)[0]
+    assert "only because nobody named a relation" not in page
+    assert "only because nobody named a relation" in pages(ZEROED)[0]
     (section,) = signature_section(answer(measure(named), Questions()))
-    assert section.blocks[0].text.endswith("whether somebody's data were used at all (add-remove).")
+    assert "does not cover whether a record was in the data at all (add-remove)." in section.blocks[0].text
 
 
 @pytest.mark.parametrize("order", [0, 1])

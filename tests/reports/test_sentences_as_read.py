@@ -54,7 +54,7 @@ def test_the_divisor_is_said_with_the_sizes_that_it_is_of() -> None:
     sentence, pasted = said(measure(stays, tolerance=0.05))
     assert f"{other} (for this N; other dataset sizes may leak more), against" in sentence
     assert "which is 100 for N = 1,005 and one record more or fewer; neighbors" in pasted
-    assert "The divisor depends on the data: the guarantee is for this N only." in pasted
+    assert "The divisor depends on the data: the guarantee is for this N and its neighbors only." in pasted
     assert "(for this N; other dataset sizes may leak more)" in check(stays, Budget(epsilon=1.0, delta=1e-5)).sentence
 
 
