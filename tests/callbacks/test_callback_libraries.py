@@ -161,6 +161,7 @@ def test_lightning_with_a_training_that_is_watched(poisson_sampling, torch, ligh
     """Opacus inside Lightning, attached: the record itself says afterwards that the budget was kept."""
     opacus = pytest.importorskip("opacus")
     from calipers.adapters.opacus import attach
+    from calipers.adapters.watched_before import UNKNOWN_SUM
     from calipers.callbacks.lightning import PrivacyBudget
 
     module = lightning_module(torch, lightning, None)
@@ -183,7 +184,7 @@ def test_lightning_with_a_training_that_is_watched(poisson_sampling, torch, ligh
     trainer = lightning_trainer(lightning, tmp_path, PrivacyBudget(record, **allowed))
     trainer.fit(module, loader)
     assert record.steps == taken
-    assert record.why_not() == ()
+    assert record.why_not() == (UNKNOWN_SUM,)  # nobody showed it the criterion
     assert record.epsilon(DELTA).upper <= allowed["epsilon"]
     low, high = logged(tmp_path)[-1]
     assert 0 < low <= high <= allowed["epsilon"]

@@ -92,7 +92,7 @@ def test_verify_receipt_names_the_facts_that_nobody_declared(folder) -> None:
     """Nobody stated them, so nobody declared them."""
     silent, said = (call("verify-receipt", f"{name}.receipt.json")[1] for name in ("silent", "said"))
     assert (
-        f"Nobody stated, so assumed: sampler poisson, {RECEIPT}. The rest is "
+        f"Nobody stated, so assumed: sampler poisson, {RECEIPT}. What else it states is "
         "declared by whoever wrote the receipt, not seen in a training. A measurement can verify neither."
     ) in silent
     assert (

@@ -15,7 +15,6 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.run_fields import divisor_of
 from calipers.samplers import scheme_of
-from calipers.samplers.equal_batches import size_neighbors
 
 REMEDY = (
     "Divide by a public constant, or not at all (in Opacus: loss_reduction='sum', with a criterion that sums too, "
@@ -66,6 +65,8 @@ def public_because(run: Run) -> str | None:
             )
         return f"N q = N (B/N) is the batch size {run.batch_size} whatever N is: dividing by it is post-processing."
     if scheme_of(run).equal_batches:
+        from calipers.samplers.equal_batches import size_neighbors  # with its analysis, which Poisson runs do not need
+
         found = size_neighbors(run) if run.normalization == "floor" and scheme_of(run).whole_epochs else None
         if found is not None and run.adjacency == "add-remove":  # where it moves, the analysis refuses
             less, more = found.size - found.records * found.removing, found.size + found.records * found.adding
