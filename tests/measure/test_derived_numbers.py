@@ -61,3 +61,10 @@ def test_no_other_rate_may_be_said_to_move(sampler):
     keys = next(keys for name, keys, _ in DERIVED if name == sampler)
     with pytest.raises(InputError, match="sampler 'poisson'"):
         Run(sampler=sampler, derived_rate="moving", **SIZES, **keys)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "substitute"])
+def test_only_a_replaced_record_has_the_note_on_substitution(adjacency):
+    """Elsewhere it reads as if the run had been measured for replaced records."""
+    notes = measure(Run(sampler="poisson", adjacency=adjacency, epochs=3, **SIZES)).notes
+    assert any("Substitution keeps" in note for note in notes) is (adjacency == "substitute")
