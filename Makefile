@@ -90,10 +90,8 @@ types: $(VENV)/.group-dev ## mypy --strict on src
 layers: $(VENV)/.group-dev ## which room may import which
 	$(BIN)/lint-imports --no-logo
 
-docs: $(VENV)/.group-docs $(VENV)/.group-test ## the documentation, in build/docs; GALLERY=none leaves the papers' figures out
+docs: $(VENV)/.group-docs ## the documentation, in build/docs; GALLERY=none leaves the papers' figures out
 	CALIPERS_GALLERY=$(or $(GALLERY),quick) $(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
-	# Their examples, the slow ones too; `make test` and the tests of other libraries have the rest.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "slow and not (heavy or flower or pfl or nvflare or opacus or torch or jax_privacy or callbacks)" tests/house/test_docs_examples.py
 	@echo "build/docs/index.html"
 
 notebooks: $(VENV)/.group-notebooks $(VENV)/.libraries ## run the notebooks of the documentation and compare what comes out
