@@ -365,6 +365,15 @@ def test_a_delta_below_every_float_is_not_rounded_to_zero(sampler: str, adjacenc
     assert found.lower == 0.0 < 1e-300 <= found.upper < 1e-200
 
 
+@pytest.mark.slow
+def test_a_delta_whose_tail_lies_too_deep_for_doubles_is_answered() -> None:
+    """One order for all epochs with little noise: likelihood ratios lie too far apart at epsilon 99; it was refused."""
+    keys = {"dataset_size": 1611, "batch_size": 9, "epochs": 13, "noise_multiplier": 0.751, "sampler": "shuffle"}
+    run = Run(**keys, adjacency="substitute", last_batch="drop", reshuffle="once")
+    found = measure(run, tolerance=0.05).delta(99.128)
+    assert 0.0 <= found.lower <= found.upper < 1.1e-8
+
+
 def test_no_lower_bound_exceeds_an_upper_bound() -> None:
     """Fifty random runs of all samplers, views, adjacencies and phases."""
     check_order(seed=1, number=50, replaced_share=0.1)

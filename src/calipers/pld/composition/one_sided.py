@@ -21,6 +21,7 @@ from typing import Generic, NamedTuple, TypeVar
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.errors import CertificationError
 from calipers.pld.composition.direction import (
     Kind,
     LowerDirection,
@@ -124,8 +125,11 @@ class _OneSided(ABC, Generic[Kind, Order]):
                 needed = self._depth(max(saddle.log_delta, _DEEPEST))
                 if needed >= log_tail - 1.0:
                     break
-                log_tail = needed
-                saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+                try:
+                    pilot = direction.pilot(needed)
+                except CertificationError:  # too deep for doubles; what is cut off is charged at any depth
+                    break
+                log_tail, saddle = needed, saddle_for_epsilon(pilot, epsilon)
             best = max(best, self._searched(direction, saddle, log_tail, asked, best.value), key=_value)
         return best
 
