@@ -334,4 +334,4 @@ def test_nothing_is_consistent_that_another_number_of_the_audit_exceeds(against:
     assert f"{'the claim' if against == 'claim' else 'the proof'} allows" in verdict.message
     assert "epsilon at delta = 1e-5 is at least" in verdict.message
     stands = replace(verdict, outcome=AuditOutcome.CONSISTENT, beyond="")
-    assert stands.beside([replace(found.epsilon[0], value=0.1)]) is stands
+    assert stands.held_against([replace(found.epsilon[0], value=0.1)]) is stands

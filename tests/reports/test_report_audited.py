@@ -313,7 +313,7 @@ def test_rows_below_the_lowest_counted_rate_are_said_to_mix_guessing(played):
     result, _ = played
     curve = result.band.curve
     first = curve.alpha[1]
-    assert f"counted for this curve is {ceil_digits(first, 2)}; a row below it mixes guessing" in lowest_counted(result)
+    assert f"of its own is {ceil_digits(first, 2)}; a row below it lies on" in lowest_counted(result)
     found, (half, quarter) = 1.0 - curve.beta[1], curve.rates(np.array([first / 2, first / 4]))[1]
     assert (half, quarter) == pytest.approx((found / 2, found / 4))
     page = to_markdown(report_audit(result, RUN).document)

@@ -173,7 +173,11 @@ def audit(
         if decisive is not None and decisive.outcome is AuditOutcome.FALSIFIED:
             break
     result = asked.answered(game, split, verdicts)
-    return replace(result, looks=tuple(seen)) if sequential else result
+    if not sequential:
+        return result
+    last = result.verdict or result.upper_verdict
+    seen[-1] = replace(seen[-1], outcome=None if last is None else last.outcome.value)
+    return replace(result, looks=tuple(seen))
 
 
 def _looks(
@@ -231,7 +235,7 @@ class _AuditQuestions:
         """All bounds on these scores."""
         epsilons = tuple(self._next_to(split.epsilon(delta)) for delta in self.deltas)
         mu = replace(split.mu(self.delta0), upper=self._mu_of_run)
-        claim, upper = (found and found.beside((*epsilons, mu)) for found in verdicts)
+        claim, upper = (found and found.held_against((*epsilons, mu)) for found in verdicts)
         return AuditResult(
             target=game.target.identity(),
             distinguisher=game.distinguisher.identity(),

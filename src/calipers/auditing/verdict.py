@@ -197,14 +197,14 @@ class Verdict:
         """What was judged, as sentences call it: a claim, or the proof of the run that the target is said to be."""
         return self.words or {"upper bound": "the proof"}.get(self.against, f"the {self.against}")
 
-    def beside(self, bounds: Sequence[LowerBound]) -> Verdict:
-        """The verdict next to other bounds of the same audit: nothing is consistent that one of them exceeds."""
+    def held_against(self, bounds: Sequence[LowerBound]) -> Verdict:
+        """The verdict, given other bounds of the same audit: nothing is consistent that one of them exceeds."""
         for bound in bounds:
             allowed = bound.upper if self.against == "upper bound" else bound.claim
             if self.outcome is AuditOutcome.CONSISTENT and allowed is not None and bound.value > allowed:
                 at = f" at delta = {setting(bound.at)}" if bound.quantity == "epsilon" else ""
                 shown = f"{bound.quantity}{at} is at least {floor_digits(bound.value)}, and {self.judged} allows"
-                return replace(self, outcome=AuditOutcome.CANNOT_TELL, beyond=f"{shown} {claim_digits(allowed)}")
+                return replace(self, outcome=AuditOutcome.CANNOT_TELL, beyond=f"{shown} {self._allowed(allowed)}")
         return self
 
     @property
@@ -240,7 +240,7 @@ class Verdict:
         if self.beyond:
             return (
                 f"Cannot tell: {self.at_tested} nothing exceeds {against}, but {sure} for this number alone "
-                f"{self.beyond}. Let a new audit test it: --epsilon with a value near that one."
+                f"{self.beyond}. Let a new audit test more epsilons (--epsilon)."
             )
         unable = (
             "Cannot tell: these trials leave open that a threshold test on this score has TPR - e^epsilon FPR above "
@@ -252,9 +252,9 @@ class Verdict:
         trials = f"{self.trials_estimate:,} trials for each hypothesis"
         return f"{unable}; a new audit with about {trials} would usually decide (an estimate)."
 
-    def _allowed(self, delta: float) -> str:
-        """A delta that is allowed: a proof rounded up; a claim, which is no bound of ours, as it is."""
-        return ceil_digits(delta) if self.against == "upper bound" else claim_digits(delta)
+    def _allowed(self, value: float) -> str:
+        """What is allowed: a proof rounded up; a claim, which is no bound of ours, as it is."""
+        return ceil_digits(value) if self.against == "upper bound" else claim_digits(value)
 
     @property
     def evidence(self) -> Evidence:

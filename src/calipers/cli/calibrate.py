@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from calipers.cli.adaptive import calibrate_menu
@@ -13,9 +11,6 @@ from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
 from calipers.cli.subjects import MenuFile, Noisy
 from calipers.run import Run
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_TOLERANCE = 1e-4
 

@@ -69,8 +69,9 @@ def lowest_counted(result: AuditResult) -> str:
     if not counted.size:
         return "No threshold was shown to do better than guessing, so each row is what guessing reaches."
     return (
-        f"The lowest false positive rate at which a threshold was counted for this curve is "
-        f"{ceil_digits(float(counted.min()), 2)}; a row below it mixes guessing with that threshold."
+        "The lowest false positive rate at which this curve rests on a threshold of its own is "
+        f"{ceil_digits(float(counted.min()), 2)}; a row below it lies on the straight line from there to 0, where a "
+        "coin decides whether that threshold is used."
     )
 
 

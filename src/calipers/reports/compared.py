@@ -162,7 +162,7 @@ def _relation(names: Sequence[str], compared: Sequence[Answers]) -> tuple[Prose,
             " This is assumed, since no run names an adjacency." if nobody else " Runs that name none get this one."
         )
     if name != "add-remove":
-        words += _told_by_counting(names, compared)
+        words += _seen_by_counting(names, compared)
     for side in ("adding", "removing"):
         half = [name for name, answers in zip(names, compared, strict=True) if only_side(answers.runs) == side]
         if half:
@@ -171,7 +171,7 @@ def _relation(names: Sequence[str], compared: Sequence[Answers]) -> tuple[Prose,
     return (Prose(words),)
 
 
-def _told_by_counting(names: Sequence[str], compared: Sequence[Answers]) -> str:
+def _seen_by_counting(names: Sequence[str], compared: Sequence[Answers]) -> str:
     """Of which runs somebody who counts the batches learns whether a record was there, which other rows do not say."""
     sides = {name: easier_text(answers.runs, "tell") for name, answers in zip(names, compared, strict=True)}
     found: dict[str, list[str]] = {}

@@ -173,9 +173,9 @@ class PoissonScheme(Scheme):
         counted = run.epochs is not None
         assert run.sizes is not None
         size, batch = run.sizes
-        told = counted and len({near // batch for near in (size - 1, size, size + 1)}) > 1
-        remedy = _OF_SEVERAL if run.records_per_unit > 1 else _COUNTED if told else _MOVING
-        then = "" if told else "and this number does not hold: "
+        moves = counted and len({near // batch for near in (size - 1, size, size + 1)}) > 1
+        remedy = _OF_SEVERAL if run.records_per_unit > 1 else _COUNTED if moves else _MOVING
+        then = "" if moves else "and this number does not hold: "
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
             f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} "
