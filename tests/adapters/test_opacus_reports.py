@@ -127,7 +127,7 @@ def test_a_divisor_that_happens_to_stay_is_called_that(script) -> None:
 def test_a_report_says_that_it_was_watched_and_at_which_rate_it_was_accounted(script) -> None:
     """The accountant was given 1/11, and a batch is 100/1050 of the records: two claims, each with its rate."""
     report = report_of(trained(script, 1, poisson_sampling=False))
-    assert report.document.verdict.startswith("Standard accounting (Poisson, rate 1/11) claims epsilon = ")
+    assert report.document.verdict.startswith("Standard accounting (Poisson, rate 1/11) would give epsilon = ")
     assert "Known from a record attached to the training (Opacus " in report.document.subject
 
 

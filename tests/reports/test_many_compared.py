@@ -35,7 +35,16 @@ def test_those_who_may_have_the_smallest_epsilon_are_named():
     assert "a or b certainly has the smallest epsilon, at most 2 (which of these is undecided; each other has" in said
     assert "at least 2.5)" in said
     assert "a certainly has the smallest epsilon, at most 2 (the next has" in compared([(1, 2), (2.5, 4)], {}).headline
-    assert compared([(1, 2), (1.5, 3)], {}).headline.startswith("Which run is the most private is not proven")
+    undecided = "Whether one run is the most private at every false positive rate is undecided"
+    assert compared([(1, 2), (1.5, 3)], {}).headline.startswith(undecided)
+
+
+def test_curves_that_cross_leave_no_run_the_most_private() -> None:
+    """a and b cross and a beats c: none of them is; with a pair left open it is undecided."""
+    crossed = {("a", "b"): Order.CROSSING, ("a", "c"): Order.FIRST}
+    assert "No run is the most private" in compared([(1, 2), (1.5, 3), (2.5, 4)], crossed).headline
+    crossed.pop(("a", "c"))
+    assert "is undecided: bounds overlap" in compared([(1, 2), (1.5, 3), (2.5, 4)], crossed).headline
 
 
 def test_few_runs_have_a_sentence_for_every_pair():

@@ -35,7 +35,7 @@ def test_the_verdict_is_the_first_line_and_evidence_waits_to_be_asked(answers):
     document = brief_measurement(answers(2.0, 3.0, 1.0, notes=("One thing. And another.",)), 1e-3)
     text = to_text(document)
     lines = text.splitlines()
-    assert lines[0].startswith("Standard accounting (Poisson) claims epsilon = 1 at delta = 1e-5")
+    assert lines[0].startswith("Standard accounting (Poisson) would give epsilon = 1 at delta = 1e-5")
     assert text.index("at least 2  ") < text.index("Report this: (3, 1e-5)") < text.index(" quantity ")
     assert "Gaussian mechanisms compose." not in text
     assert "  - One thing. And another." in text
@@ -176,7 +176,7 @@ def test_an_epsilon_beyond_meaning_and_nothing_hidden_are_noted():
 def test_objects_show_themselves(fixed_measurement):
     """print(m) is what the command prints; a notebook gets a piece of a page, with ids of its own."""
     m = fixed_measurement
-    assert str(m).startswith("Standard accounting (Poisson) claims epsilon = 1.6526 at delta = 1e-5 for this run, but")
+    assert str(m).startswith("Standard accounting (Poisson) would give epsilon = 1.6526 at delta = 1e-5, but")
     assert "--explain" not in str(m)
     shown = [thing._repr_html_() for thing in (m, m.epsilon(1e-5), m.run, cp.compare(m.run, POISSON))]
     for page in shown:

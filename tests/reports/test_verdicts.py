@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from calipers.bracket import Side
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
-from calipers.reports.comparison import Order, nowhere_below, order_of
+from calipers.reports.comparison import Order, nowhere_below, order_of, somewhere_above
 from calipers.reports.standing import verdict
 from calipers.run import Run
 
@@ -71,12 +71,19 @@ def test_a_jump_at_zero_counts_as_the_lower_value():
     assert nowhere_below(line((0, 0.95), (1, 0)), jump)
 
 
+def test_the_upper_end_of_a_jump_at_zero_crosses_nothing():
+    """The attack shows (0, 0.95) or less; of the proof's jump from (0, 1) to (0, 0.9) only the lower end is proven."""
+    jump = line((0, 1), (0, 0.9), (1, 0))
+    assert not somewhere_above(jump, line((0, 0.95), (1, 0)))
+    assert somewhere_above(line((0, 0.95), (0.5, 0.475), (1, 0)), jump)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "order"),
     [
         ((PERFECT, PERFECT), (WEAK, WEAK), Order.FIRST),
         ((WEAK, WEAK), (PERFECT, PERFECT), Order.SECOND),
-        ((STEEP, STEEP), (FLAT, FLAT), Order.OPEN),
+        ((STEEP, STEEP), (FLAT, FLAT), Order.CROSSING),
         # The truths may well be PERFECT and WEAK, but the bounds are too wide to tell.
         ((WEAK, PERFECT), (WEAK, PERFECT), Order.OPEN),
         # The first has the better proof and the better attack line; neither proves the order.

@@ -267,7 +267,7 @@ def _refuted(answers: Answers) -> Iterator[str]:
             yield (
                 f"At delta = {setting(row.at)} an explicit attack shows an epsilon of "
                 f"{floor_digits(row.bracket.lower)}, {floor_digits(row.bracket.lower / row.claim, 3)} times the "
-                f"{ceil_digits(row.claim)} that accounting for Poisson sampling of an undivided sum claims."
+                f"{ceil_digits(row.claim)} that accounting for Poisson sampling of an undivided sum gives."
             )
 
 

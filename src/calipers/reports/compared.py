@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from calipers.reports.comparison import Comparison, PairVerdict
 
 MOST_OVERLAID = 6
-_MOODS = {"same": "plain", "not settled": "open", "not comparable": "open"}
+_MOODS = {"same": "plain", "curves cross": "plain", "not settled": "open", "not comparable": "open"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,10 +51,12 @@ class Order(enum.Enum):
     FIRST = "first is more private"
     SECOND = "second is more private"
     SAME = "same"
+    CROSSING = "curves cross"
     OPEN = "not settled"
     INCOMPARABLE = "not comparable"
 
 
+_WON = (Order.FIRST, Order.SECOND)
 _TURNED = {order: order for order in Order} | {Order.FIRST: Order.SECOND, Order.SECOND: Order.FIRST}
 
 
@@ -116,10 +118,18 @@ class Comparison(PrintedDisplay):
                 following = "the next has" if len(leading) == 1 else "which of these is undecided; each other has"
                 return (
                     f"At delta = {setting(row.at)} {' or '.join(leading)} certainly has the smallest epsilon, at most "
-                    f"{ceil_digits(most)} ({following} at least {floor_digits(least)}). No run is proven to be the "
-                    "most private at every false positive rate."
+                    f"{ceil_digits(most)} ({following} at least {floor_digits(least)}). {self._at_every_rate}"
                 )
-        return "Which run is the most private is not proven: bounds overlap or curves cross."
+        return self._at_every_rate
+
+    @property
+    def _at_every_rate(self) -> str:
+        """What is proven of the whole curves, where no run wins at every false positive rate."""
+        crossed = {name for v in self.verdicts if v.order is Order.CROSSING for name in (v.first, v.second)}
+        beaten = {v.second if v.order is Order.FIRST else v.first for v in self.verdicts if v.order in _WON}
+        if crossed | beaten == set(self.names):
+            return "No run is the most private at every false positive rate: trade-off curves certainly cross."
+        return "Whether one run is the most private at every false positive rate is undecided: bounds overlap."
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -142,7 +152,8 @@ MOST_SIDE_BY_SIDE = 4
 """Of more runs than this the table has one in each row, and pairs are given together."""
 _ALL_OF = {
     Order.SAME: f"Equally private (error rates within {setting(SLACK)})",
-    Order.OPEN: "Nothing is proven for all error rates (bounds overlap or curves cross) between",
+    Order.CROSSING: "Neither is more private at every false positive rate, as their curves certainly cross",
+    Order.OPEN: "Undecided at some false positive rates, as bounds overlap, between",
     Order.INCOMPARABLE: "Not comparable, as they differ in adjacency or view",
 }
 
@@ -165,6 +176,16 @@ def nowhere_below(curve: TradeoffCurve, other: TradeoffCurve) -> bool:
     """
     others = np.interp(curve.alpha, other.alpha, other.beta)
     return bool(np.all(curve.beta >= others + ROUNDING - SLACK))
+
+
+def somewhere_above(curve: TradeoffCurve, other: TradeoffCurve) -> bool:
+    """True only if curve(alpha) > other(alpha) + `SLACK` for some alpha in (0, 1].
+
+    Both are straight between the breakpoints of both. At 0 a curve may jump, and both ends of the jump are listed.
+    """
+    asked = np.union1d(curve.alpha, other.alpha)[1:]
+    gap = np.interp(asked, curve.alpha, curve.beta) - np.interp(asked, other.alpha, other.beta)
+    return bool(np.any(gap > ROUNDING + SLACK))
 
 
 @dataclass(frozen=True)
@@ -195,7 +216,9 @@ def order_of(first: Judged, second: Judged) -> Order:
         return Order.SAME
     if first_wins or second_wins:
         return Order.FIRST if first_wins else Order.SECOND
-    return Order.OPEN
+    first_above = somewhere_above(first.curve(Side.UPPER), second.curve(Side.LOWER))
+    second_above = somewhere_above(second.curve(Side.UPPER), first.curve(Side.LOWER))
+    return Order.CROSSING if first_above and second_above else Order.OPEN
 
 
 def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
@@ -288,10 +311,13 @@ def _terms(answers: Answers) -> set[tuple[str, str]]:
 def _sentence(first: str, second: str, order: Order) -> str:
     if order is Order.SAME:
         return f"{first} and {second} are equally private (error rates within {setting(SLACK)})."
-    if order is Order.OPEN:
+    if order is Order.CROSSING:
         return (
-            f"Neither {first} nor {second} is proven more private at all error rates: bounds overlap or curves cross."
+            f"Neither {first} nor {second} is more private at every false positive rate: their trade-off curves "
+            "certainly cross."
         )
+    if order is Order.OPEN:
+        return f"Which of {first} and {second} is more private is undecided: their bounds overlap."
     if order is Order.INCOMPARABLE:
         return (
             f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."
@@ -305,7 +331,7 @@ def _sentence(first: str, second: str, order: Order) -> str:
 
 def _single_deltas(names: Sequence[str], answers: Sequence[Answers], i: int, j: int, order: Order) -> Iterator[str]:
     """Where the whole curves settle nothing: the deltas at which one epsilon is certainly smaller."""
-    if order is not Order.OPEN:
+    if order not in (Order.OPEN, Order.CROSSING):
         return
     for first, second in zip(answers[i].epsilon, answers[j].epsilon, strict=True):
         for low, high, better, worse in (

@@ -99,7 +99,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
         yield Remedy(
             "Pay with noise: calipers calibrate, with this run and "
             f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds nearly the "
-            "smallest noise multiplier at which this epsilon, claimed by standard accounting at the present noise, is "
+            "smallest noise multiplier at which this epsilon, which standard accounting gives at the present noise, is "
             "proven."
         )
     elif answers.stated is not None and not answers.stated.is_described:

@@ -66,7 +66,7 @@ def _verdict(answers: Answers, tolerance: float) -> str:
         return f"For this run {between(row.name, row.bracket)}; {state}."
     if math.isinf(row.bracket.lower):
         named = _accounting(answers)
-        claimed = f", where standard accounting ({named}) claims {ceil_digits(row.claim)}" if row.refuted else ""
+        claimed = f", where standard accounting ({named}) would give {ceil_digits(row.claim)}" if row.refuted else ""
         return (
             f"At delta = {setting(row.at)} no epsilon is finite{claimed}: an attack shows everything with a "
             "probability above delta."
@@ -78,11 +78,9 @@ def _verdict(answers: Answers, tolerance: float) -> str:
             else "no finite upper bound is proven"
         )
         return (
-            f"Standard accounting ({_accounting(answers)}) claims epsilon = {ceil_digits(row.claim)} "
-            f"at delta = {setting(row.at)} "
-            "for this "
-            f"run, but an explicit attack shows an epsilon of at least {floor_digits(row.bracket.lower)}; {proven}, "
-            f"and {state}."
+            f"Standard accounting ({_accounting(answers)}) would give epsilon = {ceil_digits(row.claim)} at delta = "
+            f"{setting(row.at)}, but an explicit attack on this run shows an epsilon of at least "
+            f"{floor_digits(row.bracket.lower)}; {proven}, and {state}."
         )
     where = f"At delta = {setting(row.at)} {between('epsilon', row.bracket)}"
     return f"{where}; {state}{_about_claim(answers, row)}."
