@@ -72,7 +72,7 @@ def test_the_three_outcomes() -> None:
     assert close.outcome is AuditOutcome.CANNOT_TELL
     assert close.trials_estimate is not None
     assert close.trials_estimate > 500
-    open_ = r"above the delta that the claim allows by up to \S+ at epsilon = 0, 0.5 or 1, the only ones tested"
+    open_ = r"above the delta that the claim allows by more than \S+ at epsilon = 0, 0.5 or 1, the only ones tested"
     assert re.search(
         rf"{open_} .*a new audit with about \S+ trials .* would usually decide \(an estimate", close.message
     )

@@ -262,15 +262,13 @@ def test_an_audit_reports_what_it_tested_and_what_it_could_not_have_seen(played)
     widest = max((empty.verdict, empty.upper_verdict), key=lambda found: found.excluded)
     assert widest.excluded > 0
     said = reported(empty)
-    assert "shows no leakage (epsilon at delta = 1e-5 at least 0, confidence 0.95); an excess of up to " in said
-    excess = float(said.partition("an excess of up to ")[2].split()[0])
+    assert "demonstrated no leakage, which does not show that there is none. For this score an excess of more" in said
+    excess = float(said.partition("an excess of more than ")[2].split()[0])
     assert widest.excluded <= excess <= 1.01 * widest.excluded
-    assert (
-        f"in delta over what {widest.judged} allows at epsilon = 0 is not excluded for this score. An audit proves no "
-        "privacy." in said
-    )
+    over = f"in delta over what {widest.judged} allows at epsilon = 0 is excluded with confidence 0.95"
+    assert f"{over}, a smaller one is not (verdict: {widest.outcome.value}). An audit proves no privacy." in said
     unheld = dataclasses.replace(empty, verdict=None, upper_verdict=None)
-    assert "could not have seen" not in reported(unheld)
+    assert "an excess" not in reported(unheld)
 
 
 def test_what_an_audit_was_blind_to_is_not_said_of_a_stronger_attack(played):

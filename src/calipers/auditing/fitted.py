@@ -57,10 +57,10 @@ class Fitted:
     def blind(self) -> str:
         """What it cannot see."""
         return (
-            f"what a score fitted to more than {self.pilot} + {self.pilot} pilot runs (--pilot) would find, to "
-            "differences other than in the means or in one scale of all numbers, to values of the noise that depend on "
-            "one another in ways that the pilot runs' checks (correlated pairs, regressions on a few numbers) do not "
-            "show"
+            f"what a score fitted to more than {self.pilot} + {self.pilot} pilot runs (--pilot) would find, small "
+            "differences of the means included; to differences that are neither in the means nor one common factor of "
+            "all spreads; to noise whose values depend on one another otherwise than the pilot runs were checked for "
+            "(correlated pairs, regressions on a few numbers)"
         )
 
     @property

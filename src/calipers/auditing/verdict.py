@@ -243,14 +243,15 @@ class Verdict:
                 f"{self.beyond}. Let a new audit test more epsilons (--epsilon)."
             )
         unable = (
-            "Cannot tell: these trials leave open that a threshold test on this score has TPR - e^epsilon FPR above "
-            f"the delta that {against} allows by up to {excess} {where} (at most {setting(self.violation)} would be "
-            "consistent)"
+            f"Cannot tell: {sure}, these trials only exclude that a threshold test on this score has TPR - e^epsilon "
+            f"FPR above the delta that {against} allows by more than {excess} {where} (to be called consistent, this "
+            f"upper confidence bound would have to be at most {setting(self.violation)})"
         )
         if self.trials_estimate is None:
             return f"{unable}; no affordable number of trials would decide (an estimate)."
         trials = f"{self.trials_estimate:,} trials for each hypothesis"
-        return f"{unable}; a new audit with about {trials} would usually decide (an estimate)."
+        decide = f"a new audit with about {trials} and another seed would usually decide (an estimate)"
+        return f"{unable}; {decide}. Each audit adds an error probability of its own."
 
     def _allowed(self, value: float) -> str:
         """What is allowed: a proof rounded up; a claim, which is no bound of ours, as it is."""

@@ -128,7 +128,7 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     bound = result.epsilon[0]
     promised = ((_promised(result), bound.claim), ("proof of the run described", bound.upper))
     marks = tuple((name, "claim", value) for name, value in promised if value is not None and math.isfinite(value))
-    row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks, "an audit has no upper bound")
+    row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks, "an audit does not bound epsilon from above")
     cells = ((row.label, at_least(bound.value)),)
     description = f"At least: what the attack shows, with confidence {setting(result.confidence)}."
     if bound.upper is not None:
@@ -147,27 +147,31 @@ def _report_this(result: AuditResult) -> str:
     where = " in Calipers' own simulation of a run" if result.simulated else ""
     audited = (
         f"This audit of one pair of datasets{where} ({result.target_name}, {result.trials:,} trials for each "
-        f"hypothesis, Calipers {__version__}) shows"
+        f"hypothesis, Calipers {__version__})"
     )
     bounds = (*result.epsilon, *result.delta, result.mu)
     shown = next((bound for bound in bounds if bound.value > 0.0), None)
     if shown is None:
-        nothing = f"{name_of(bounds[0].quantity, bounds[0].at)} at least 0, {sure}"
-        said = f"{audited} no leakage ({nothing}){_unseen_excess(result)}."
+        said = f"{audited} demonstrated no leakage, which does not show that there is none."
     else:
-        said = f"{audited}, with {sure}, that {_bound_text(shown)}."
-    return f"{said} An audit proves no privacy."
+        said = f"{audited} shows, with {sure}, that {_bound_text(shown)}."
+    return f"{said}{_unseen_excess(result)} An audit proves no privacy."
 
 
 def _unseen_excess(result: AuditResult) -> str:
     """How much more than is allowed the trials do not exclude, by this very score, where it was held against that."""
     verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
+    if any(found.outcome.value == "falsified" for found in verdicts):
+        return ""
     widest = max(verdicts, key=lambda found: found.excluded, default=None)
     if widest is None or widest.excluded <= 0.0:
         return ""
     excess = ceil_digits(widest.excluded, 3)
     over = f"over what {widest.judged} allows {widest.at_tested}"
-    return f"; an excess of up to {excess} in delta {over} is not excluded for this score"
+    return (
+        f" For this score an excess of more than {excess} in delta {over} is excluded with confidence "
+        f"{setting(result.confidence)}, a smaller one is not (verdict: {widest.outcome.value})."
+    )
 
 
 def _first_bound(result: AuditResult, whose: str = "") -> str:
