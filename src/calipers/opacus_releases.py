@@ -278,10 +278,16 @@ def _moving(version: str, around: tuple[OpacusNumbers, ...], quiet: int | None, 
         + (f", divisor {entry.divisor:g}" if divided and entry.divisor is not None else "")
         for entry in around
     )
-    advice = f" With {quiet} records nothing moves." if quiet is not None else ""
+    advice = f" With {quiet} records (leave out a few, or batch otherwise) nothing moves." if quiet is not None else ""
+    divisor = (
+        ", except for the divisor int(N times the rate): where that moves, hardly anything is proven, and "
+        "loss_reduction='sum' with a criterion that sums has none"
+        if divided
+        else ""
+    )
     return (
         f"Opacus {version} derives the sample rate from the dataset's size, and here it differs between neighbors "
-        f"({shown}), so that nothing is proven for adding or removing one record.{advice} Say public_rate=True if the "
-        "number of records is public anyway: the neighbor then has one record more or less and is still drawn with "
-        "this rate and these steps."
+        f"({shown}), so that nothing is proven for adding or removing one record.{advice} Say public_rate=True if "
+        "rate and steps are constants that do not follow N: the neighbor then has one record more or less and "
+        f"everything else as here{divisor}."
     )

@@ -40,7 +40,7 @@ FIXED = (
 )
 AT_MOST = "which reveal at most as much as"
 """Between what was executed and the run whose bound was taken for it."""
-FIXED_SHORT = "noise, sampling and number of steps were fixed before the run, without a look into the data"
+FIXED_SHORT = "noise, sampling and steps (or a limit to them) were fixed before the run, without a look into the data"
 _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
     "isolated": "sees only the differing record's own noisy contribution",

@@ -89,7 +89,7 @@ def test_calibrate_says_what_licenses_the_noise(calipers):
     output = " ".join(calipers("calibrate", "--sample-rate", 1, "--steps", 5, "--mu", 0.5, "--explain").stdout.split())
     assert "achieved (upper): proof. The record takes part in 5 Gaussian releases at known times." in output
     assert "achieved (lower): attack. The likelihood ratio test" in output
-    assert "The released quantity is the noisy sum." in output.partition(" Notes ")[2]
+    assert "What counts as released is every noisy sum" in output.partition(" Notes ")[2]
 
 
 def test_calibrate_takes_a_run_file_without_noise(calipers, calibrated_with, tmp_path):

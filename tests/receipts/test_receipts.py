@@ -121,7 +121,9 @@ def test_a_receipt_has_the_notes_of_the_report(sampler) -> None:
     notes = receipt(run, deltas=(5e-4,), tolerance=0.05)["measurement"]["notes"]
     reported = answer(measure(run, tolerance=0.05), Questions(deltas=(5e-4,))).notes
     assert notes == [note for note in reported if "an explicit attack shows an epsilon" not in note]
-    said = {"poisson": "An epoch is counted as floor(1,050/100)", "shuffle": "is last_batch = 'keep'"}[sampler]
+    said = {"poisson": "An epoch is counted as floor(1,050/100)", "shuffle": "describe that with last_batch = 'keep'"}[
+        sampler
+    ]
     assert any(said in note for note in notes)
     assert any("delta = 5e-4 is not far below 1/N" in note for note in notes)
 

@@ -28,7 +28,7 @@ def test_a_true_positive_rate_is_not_how_often_an_alarm_is_right() -> None:
     rate, share = re.search(r"a TPR of ([0-9.]+) at an FPR of 0.01 .*, at most ([0-9]+) %", text).groups()
     assert 0 <= float(rate) - dict(answers.tpr)[0.01].upper < 1e-4
     assert 0 <= float(share) - 100 * float(rate) / (float(rate) + 0.01) < 1
-    assert "the true positive rate of the best such attack: how often it says 'present' where that is right" in text
+    assert "the true positive rate of the best such attack: how probably it says 'present' where that is right" in text
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_what_the_adversary_must_not_see_is_said(changes: dict[str, object], uns
     run = cp.Run.from_dict(SIZES | {"steps": 5, "adjacency": "zero-out"} | changes)
     assert unseen_text([run]) == unseen
     answers = answer(measure(run, tolerance=0.05), Questions())
-    said = f"gradients, but {unseen}; noise," if unseen else "contribution; noise,"
+    said = f"gradients, but {unseen}. It holds only" if unseen else "contribution. It holds only"
     assert said in report_this(answers)
     assert (f"The adversary sees every noisy sum, but {unseen}." in paragraph(answers, 0.05)) is bool(unseen)
 

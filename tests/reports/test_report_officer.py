@@ -166,7 +166,7 @@ def test_the_table_of_attacks_asks_the_question_of_its_neighbors(adjacency: str,
 
 
 @pytest.mark.parametrize(
-    ("lower", "printed"), [(1e-6, "as a guess"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "as a guess")]
+    ("lower", "printed"), [(1e-6, "the guess alone"), (1.5e-6, "1.5e-6"), (1.00000099e-6, "the guess alone")]
 )
 def test_an_attack_that_shows_no_more_than_a_guess_is_called_one(lower, printed):
     """As a number it looks like the result of an attack, smaller than that of a report that has one."""
@@ -266,8 +266,8 @@ def test_a_guess_knows_the_training_that_the_proof_compares_with(changes, refere
         "substitute": "add-remove (unless it is for adding only) or zero-out",
     }[own]
     assert (
-        f"where it is known that the {name} is in the data, the upper numbers of this table in a report with adjacency "
-        f"{others} hold too, and the smallest may be used" in words
+        f"Of a {name} that is known to be in the data they hold whatever the adjacency: the same table in a report "
+        f"with adjacency {others} holds too, and the smallest of the numbers may be quoted" in words
     )
     whole = "all records of the patient" if name == "patient" else "the record itself"
     assert f"Reconstruction: the secret is {whole}." in words

@@ -94,7 +94,7 @@ def test_an_output_names_neighbors_sampler_and_condition(sampler: str, adjacency
             assert f"private, for {NEIGHBORS[other]}" not in text, name
 
 
-ORDERS = {"every-epoch": "in a new order every epoch", "once": "in one order for all epochs"}
+ORDERS = {"every-epoch": "in a new random order every epoch", "once": "in one random order for all epochs"}
 
 
 @pytest.mark.parametrize("reshuffle", ORDERS)

@@ -164,7 +164,7 @@ def test_an_epsilon_beyond_meaning_and_nothing_hidden_are_noted():
     run = Run(dataset_size=100, batch_size=100, epochs=50, noise_multiplier=0.5, sampler="deterministic")
     notes = " ".join(meaningless(answer(cp.measure(run), Questions())))
     assert "An epsilon above 20 says next to nothing" in notes
-    assert "Next to nothing is hidden: an explicit attack tells whether a record was used with" in notes
+    assert "Next to nothing is hidden: on data that suit it, an attack tells whether a record was used with" in notes
     assert "Every record is in every batch" in notes
     unit = answer(cp.measure(run.replace(unit="user", records_per_unit=2)), Questions())
     assert "tells whether the records of a user were used with" in " ".join(meaningless(unit))

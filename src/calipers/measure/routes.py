@@ -242,9 +242,10 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
     notes.append(FIXED)
     if any(run.normalization == "none" for run in phases):
         notes.append(
-            "The released quantity is the noisy sum. Dividing it by a public constant changes nothing. Where it is "
-            "divided by a number that depends on the data (dataset size, realized batch size), as Opacus does by "
-            "default, these numbers do not hold: describe the divisor (normalization)."
+            "What counts as released is every noisy sum, also where only the trained model is published. Dividing it "
+            "by a public constant changes nothing. Where it is divided by a number that depends on the data (dataset "
+            "size, realized batch size), as the library Opacus does by default, these numbers do not hold: describe "
+            "the divisor (normalization)."
         )
     if phases[0].adjacency == "substitute":
         notes.append("Substitution keeps the dataset's size; standard accounting is for adding or removing a record.")

@@ -214,8 +214,8 @@ def meaningless(answers: Answers) -> Iterator[str]:
         several = [run.unit_name for run in answers.runs[:1] if run.records_per_unit > 1]
         whose = f"the records of a {several[0]} were" if several else "a record was"
         yield (
-            f"Next to nothing is hidden: an explicit attack tells whether {whose} used with an advantage of at least "
-            f"{floor_digits(answers.advantage.lower)} (1 is certainty)."
+            f"Next to nothing is hidden: on data that suit it, an attack tells whether {whose} used with an advantage "
+            f"of at least {floor_digits(answers.advantage.lower)} (1 is certainty)."
         )
     if any(run.rate == 1 for run in answers.runs) and not answers.executed:
         yield "Every record is in every batch, so drawing batches hides nothing; the noise alone does."

@@ -27,9 +27,9 @@ def attacker_section(answers: Answers) -> Section:
         (
             Prose(
                 f"The attacker wants to know {asked}, and accepts a rate of false alarms. The "
-                f"table bounds the true positive rate of the best such attack: how often it says '{yes}' where that is "
-                f"right (or '{no}' where that is right, if that is more). {_alarm(answers)}"
-                "The first number is reached by an explicit attack, on "
+                f"table bounds the true positive rate of the best such attack: how probably it says '{yes}' where that "
+                f"is right (or '{no}' where that is right, if that is more). {_alarm(answers)}"
+                "The first number is reached by an attack that was computed, on "
                 f"the data that the section '{BEHIND}' describes; the second holds against {_adversary(answers)}"
                 f"{_holds_on(answers.runs)}.{_another(answers)}"
             ),
@@ -88,7 +88,11 @@ def _holds_on(runs: Sequence[Run]) -> str:
 
 def _adversary(answers: Answers) -> str:
     isolated = any(run.view == "isolated" for run in answers.runs)
-    return "every attacker who sees only the record's own noisy contribution" if isolated else "every attack"
+    return (
+        "every attacker who sees only the record's own noisy contribution"
+        if isolated
+        else "every attack within the scope of this report"
+    )
 
 
 def _one_in(fpr: float) -> str:

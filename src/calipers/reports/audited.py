@@ -128,7 +128,9 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     bound = result.epsilon[0]
     promised = ((_promised(result), bound.claim), ("proof of the run described", bound.upper))
     marks = tuple((name, "claim", value) for name, value in promised if value is not None and math.isfinite(value))
-    row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks, "an audit does not bound epsilon from above")
+    row = Interval(
+        name_of("epsilon", bound.at), bound.value, math.inf, marks, "an audit does not bound epsilon from above"
+    )
     cells = ((row.label, at_least(bound.value)),)
     description = f"At least: what the attack shows, with confidence {setting(result.confidence)}."
     if bound.upper is not None:

@@ -42,7 +42,7 @@ BASELINES = (0.99, 0.5, 0.1, 0.01, 1e-3, 1e-6)
 _SHARE = 0.01
 """How often a guess isolates somebody in the example of singling out: a chosen round number, far below certainty."""
 SECRETS = "Reconstruction, attribute inference, singling out"
-_AS_A_GUESS = "as a guess"
+_AS_A_GUESS = "the guess alone"
 _REACHED = ("some attack reaches at least", "no attack exceeds")
 ALLOWED = ("some mechanism allows at least", "no mechanism allows more than")
 """What bounds are called: of a run, and of a stated guarantee."""
@@ -62,7 +62,8 @@ def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
         "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (its gradient, "
         "clipped), and adds random noise to it; the noise multiplier is the size of the noise compared with the most "
         "that one record can add. The noisy sum may then be divided by a number; whether that number is public matters "
-        "(see Notes). An epoch is one pass over the data."
+        "(see Notes). An epoch is one pass over the data, or as many steps as a pass would take. What counts as "
+        "released is every noisy sum; whoever sees only the trained model sees less."
     )
     standard = (
         "Standard accounting is the add-remove epsilon that a tight accountant for Poisson sampling reports "
@@ -88,9 +89,12 @@ def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
         f"TPR at FPR: an attacker decides {asked}, by a score of what was released "
         f"and a threshold. The true positive rate is how often the answer is '{yes}' where that is right, the false "
         f"positive rate how often it is '{yes}' where '{no}' is right; the threshold is the one that gives the false "
-        "positive rate of the row. The two answers may be exchanged: each row is about the better of the two attacks. "
-        "The false negative rate is 1 minus the true positive rate. The advantage is the largest TPR - FPR: 0 where "
-        "nothing is learned, 1 where everything is. The separation is the advantage divided by the square root of 2.",
+        f"positive rate of the row. Where '{no}' can be said more reliably, the row is about that: then the "
+        f"false positive rate is how often it is '{no}' where '{yes}' is right. Rates are probabilities over the noise "
+        f"and the draws of one training, about one {unit_name(answers.described)} that the attacker chose; they are no "
+        f"share of the {unit_name(answers.described)}s. The false negative rate is 1 minus the true positive rate. The "
+        "advantage is the largest TPR - FPR: 0 where nothing is learned, 1 where everything is. The separation, the "
+        "advantage divided by the square root of 2, says the same in other units.",
         "mu (of Gaussian differential privacy, mu-GDP) bounds the same by one number: distinguishing the two datasets "
         "is at least as hard as deciding from which of two bell curves of standard deviation 1, mu apart, one number "
         "was drawn, except with probability delta0, where nothing is promised.",
@@ -116,7 +120,8 @@ def _compared(answers: Answers) -> str:
 
 
 _SECRET = (
-    " That attacker is stronger than a real one, and may choose all other records and, step by step, all gradients. "
+    " That attacker is stronger than a real one: all other records and, step by step, all gradients are of the "
+    "attacker's choice. "
     "The noise, and who was in which batch where batches are drawn at random, stay secret."
 )
 
@@ -238,9 +243,9 @@ def _about_proof(answers: Answers) -> str:
             f"for removing one. For the secret of a {name} that is in them, measure zero-out or substitute."
         )
     return (
-        f"{proof} How often a secret is named is bounded under every relation: where it is known that the {name} is in "
-        f"the data, the upper numbers of this table in a report with adjacency {others} hold too, and the smallest may "
-        "be used. Only epsilon itself, for what the data say, is that of substitute."
+        f"{proof} Of a {name} that is known to be in the data they hold whatever the adjacency: the same table in a "
+        f"report with adjacency {others} holds too, and the smallest of the numbers may be quoted. That is so for this "
+        f"table alone; an epsilon for what the data of a known {name} say is that of substitute."
     )
 
 
@@ -263,8 +268,8 @@ def _shown(measurement: Measurement) -> str:
         )
     return (
         "The lower number is reached where the secret is which of the attack's two datasets was used (see "
-        f"'{BEHIND}'); where it says '{_AS_A_GUESS}', no attack was computed that beats one, which does not mean that "
-        "none does. "
+        f"'{BEHIND}'); where it says '{_AS_A_GUESS}', no attack was computed that does better, which does not mean "
+        "that none does. "
         "What follows from the population alone, without this person, is in the baseline and not counted as leakage."
     )
 
@@ -285,9 +290,9 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
     )
     text = (
         f"Singling out anybody is to give a description that fits exactly one of the {size:,} records, for somebody "
-        "who knows the population and none of them (whoever knows one can describe it). An example: where records are "
-        f"drawn independently of one another, a description that fits one in {round(1 / weight):,} of the population "
-        f"does so by chance with probability below {setting(_SHARE)}. For attackers who choose so rare a description "
+        "who knows the population but none of the records (whoever knows one can describe it). An example: where "
+        f"records are drawn independently of one another, a description that fits one in {round(1 / weight):,} of the "
+        f"population does so by chance with probability below {setting(_SHARE)}. For attackers who choose so rare a description "
         f"after they saw what was released, {said}; it may be much lower, since no attack is computed for this."
     )
     return [in_units(text, answers.runs[0])]
@@ -315,6 +320,7 @@ def signature_section(answers: Answers) -> tuple[Section, ...]:
     statement = (
         f"The {described} described above is {report_this(answers)} This holds if the model was trained as described, "
         f"and within what the sections 'What the numbers do not cover' and 'Notes' say.{_not_about_presence(answers)}"
+        f"{_not_about_content(answers)}"
     )
     return (Section("To sign", (Prose(statement), Table("Responsible", ("who", "entry"), blanks))),)
 
@@ -327,6 +333,19 @@ def _not_about_presence(answers: Answers) -> str:
     known = "" if easier.startswith("may") else f", and {easier}"
     asked = f" Whether somebody's data were used at all is another question (add-remove){known}."
     return asked if known or relation(answers) == "substitute" else ""
+
+
+def _not_about_content(answers: Answers) -> str:
+    """What an epsilon under another relation than substitute does not say, with the number that does."""
+    row = next((one for one in answers.relations if one.adjacency == "substitute" and not one.last_batch), None)
+    if relation(answers) == "substitute" or row is None or row.epsilon is None:
+        return ""
+    proven = (
+        f"epsilon at most {ceil_digits(row.epsilon.upper)} at delta = {setting(row.delta)}"
+        if math.isfinite(row.epsilon.upper)
+        else "for which no finite epsilon is proven"
+    )
+    return f" What the data of a known participant say is another question (substitute), {proven}."
 
 
 def _several(answers: Answers) -> bool:

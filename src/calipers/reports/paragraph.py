@@ -44,6 +44,8 @@ from calipers.scope import (
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
 
+COMPUTED = "an attack computed for these settings"
+_SAME = ", and are the same for both neighboring datasets"
 GOOD_REGRET = 0.01
 """Below this much regret Gomez et al. treat mu as a complete account."""
 
@@ -99,7 +101,9 @@ def _terms(answers: Answers) -> str:
     unseen = unseen_text(answers.runs)
     seen = f" The adversary sees every noisy sum, but {unseen}." if unseen else ""
     nothing = f" {not_promised(answers.runs)}".rstrip()
-    return f"{_about(answers.runs, 'The guarantee')}{nothing}{sized}{seen} {FIXED}"
+    same = " Rate and number of steps were the same for both neighboring datasets, not computed from each of them."
+    public = any(run.adjacency == "add-remove" and run.derived_rate == "public" for run in answers.runs)
+    return f"{_about(answers.runs, 'The guarantee')}{nothing}{sized}{seen} {FIXED}{same if public else ''}"
 
 
 def _about(runs: Sequence[Run], what: str) -> str:
@@ -126,15 +130,15 @@ def _gaussian(answers: Answers) -> str:
     isolated = any(run.view == "isolated" for run in answers.runs)
     guarantee = _sided(
         answers,
-        f"{'Against that adversary the' if isolated else 'The'} run is proven to be mu-GDP with mu = {mu} {where} "
-        f"(regret at most {ceil_digits(regret)}; reported as Gomez et al., 2025, propose).",
+        f"{'Against that adversary the' if isolated else 'The'} run is proven to be mu-GDP with mu = {mu} {where}: "
+        "false negative rates are at least those of mu-GDP minus delta0 (regret at most "
+        f"{ceil_digits(regret)}; reported with its regret as Gomez et al., 2025, propose).",
     )
     if regret < GOOD_REGRET:
         meaning = (
             f"With a regret below {GOOD_REGRET:g} this mu sums up the trade-off curve: it overstates the best "
             f"attacker's advantage by at most {ceil_digits(2 * regret)} "
-            "(this says little about true positive rates at "
-            f"false positive rates of about {GOOD_REGRET:g} and below: report those themselves)."
+            f"(this says little about true positive rates at false positive rates of about {GOOD_REGRET:g} and below)."
         )
     else:
         meaning = f"Since the regret is {regret_text(answers)}, mu alone does not sum up the curve."
@@ -194,11 +198,13 @@ def report_this(answers: Answers) -> str:
             f"{said}, for {own}. As stated, read with Calipers {__version__}; some "
             f"mechanism with this guarantee shows at least {lower}."
         )
-    attack = f"an attack shows at least {lower}" if _attacked(answers) else "no attack is claimed"
+    attack = f"{COMPUTED} shows at least {lower}" if _attacked(answers) else "no attack is claimed"
     scope = scope_text(answers.runs, answers.executed, answers.dataset_sizes)
     more = ", and the conditions of its notes were met" if answers.executed else ""
     nothing = not_promised(answers.runs)
-    return f"{said}, {scope}; {FIXED_SHORT}{more}. Proven with Calipers {__version__}; {attack}. {nothing}".rstrip()
+    same = _SAME if all(run.derived_rate == "public" for run in answers.runs) else ""
+    conditions = f"It holds only if {FIXED_SHORT}{same}{more}"
+    return f"{said}, {scope}. {conditions}. Proven with Calipers {__version__}; {attack}. {nothing}".rstrip()
 
 
 _CHOSEN = (
@@ -233,9 +239,10 @@ def _epsilons(answers: Answers, tolerance: float) -> list[str]:
         return sentences
     pairs, bounds, shown = _proven(answers)
     dp = _sided(answers, f"It is {pairs}differentially private (proof")
-    words = f"{dp}). An explicit attack shows an epsilon of at least "
+    attack = "An attack computed for these settings, not carried out on this model, shows an epsilon of at least "
+    words = f"{dp}). {attack}"
     if any(run.view == "isolated" for run in answers.runs):
-        words = f"Epsilon is at most {bounds} (proof; {NOT_DP}). An explicit attack shows an epsilon of at least "
+        words = f"Epsilon is at most {bounds} (proof; {NOT_DP}). {attack}"
     if not _attacked(answers):
         return [*sentences, f"{dp}); no attack is claimed."]
     if all(is_closed(row.bracket, tolerance) for row in proven):

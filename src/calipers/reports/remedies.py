@@ -46,7 +46,7 @@ class Remedy:
         upper = self.epsilon.upper
         proven = f"at most {ceil_digits(upper)} (proof)" if math.isfinite(upper) else "no finite upper bound is proven"
         return (
-            f"{self.text} Measured so, with everything else unchanged (adjacency = '{self.adjacency}'): epsilon at "
+            f"{self.text} Measured so, with all other settings unchanged (adjacency = '{self.adjacency}'): epsilon at "
             f"least {floor_digits(self.epsilon.lower)} (attack), {proven}, at delta = {setting(self.delta)}."
         )
 

@@ -49,6 +49,7 @@ from calipers.run_keys import as_toml
 from calipers.scope import (
     VIEWS,
     assumed_settings,
+    assumptions,
     divisor_text,
     neighbors_text,
     only_side,
@@ -149,6 +150,9 @@ def run_section(
     public = [taken_as_public(run) for run in runs]
     for name in dict.fromkeys(name for names in public for name in names):
         rows.append((name, *(f"{_FIXED} {ASSUMED_MARK}" if name in names else "" for names in public)))
+    counted = [assumptions([run]).get("steps per epoch", "").removeprefix("steps per epoch ") for run in runs]
+    if any(counted):
+        rows.append(("steps per epoch", *(f"{text} {ASSUMED_MARK}" if text else "" for text in counted)))
     rows += [("delta", *(f"{setting(delta)} {ASSUMED_MARK}",) * len(runs)) for delta in assumed_deltas]
     blocks: list[Block] = [Notice(bounding_text(executed))] if executed else []
     if any(ASSUMED_MARK in cell for row in rows for cell in row):

@@ -79,7 +79,7 @@ def _verdict(answers: Answers, tolerance: float) -> str:
         )
         return (
             f"Standard accounting ({_accounting(answers)}) would give epsilon = {ceil_digits(row.claim)} at delta = "
-            f"{setting(row.at)}, but an explicit attack on this run shows an epsilon of at least "
+            f"{setting(row.at)}, but an attack computed for these settings shows an epsilon of at least "
             f"{floor_digits(row.bracket.lower)}; {proven}, and {state}."
         )
     where = f"At delta = {setting(row.at)} {between('epsilon', row.bracket)}"

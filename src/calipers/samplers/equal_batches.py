@@ -288,8 +288,9 @@ class CutScheme(Scheme):
             return (f"An epoch is read as {batches:,} full batches and a last one of {rest:,}.",)
         dropped = f"{rest:,} record{'s' if rest > 1 else ''}"
         return (
-            f"An epoch is read as {batches:,} full batches; a remainder of {dropped} is dropped from it. A loader that "
-            "keeps it as a short last batch (PyTorch's default) is last_batch = 'keep'.",
+            f"An epoch is read as {batches:,} full batches; a remainder of {dropped} is dropped from it. The numbers "
+            "are not about a loader that keeps it as a short last batch (PyTorch's default), which can leak far more: "
+            "describe that with last_batch = 'keep'.",
         )
 
     def default_adjacency(self, run: RunFields) -> str:
@@ -332,7 +333,8 @@ def with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
     why = "every epoch then leaves out some records at random, and a smaller epsilon is proven"
     if size % smaller < smaller - 1 and run.adjacency != "substitute":
         finite = "one record more or fewer then leaves the number of batches as it is, so epsilon is finite for both"
-        why = finite if run.adjacency == "add-remove" else f"{why}; {finite} adding and removing one too"
+        both = f"{finite} adding and removing one too (another number than that of {run.adjacency})"
+        why = finite if run.adjacency == "add-remove" else f"{why}; {both}"
     return ((f"{text}: {why}.", {"last_batch": "drop", "batch_size": smaller, "epochs": epochs_of(run)}),)
 
 

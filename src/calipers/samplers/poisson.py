@@ -117,7 +117,10 @@ def coins_text(divided: bool, rate: str, steps: int) -> str:
     )
 
 
-OPACUS = "Opacus computes a rate and a number of steps of its own: describe its runs with Run.from_opacus."
+OPACUS = (
+    "The library Opacus computes a rate, a number of steps and, by default, a divisor of its own: describe its runs "
+    "with Run.from_opacus."
+)
 SAME_FOR_ALL = "{} must stay the same when a record is added or removed."
 
 

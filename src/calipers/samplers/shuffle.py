@@ -143,7 +143,7 @@ class ShuffleScheme(CutScheme):
 
     def batches(self, run: RunFields) -> str:
         """In words; of more than one epoch also whether the order is a new one."""
-        order = {"every-epoch": ", in a new order every epoch", "once": ", in one order for all epochs"}[run.reshuffle]
+        order = f", in {'a new random order every epoch' if run.reshuffle == 'every-epoch' else _ONE_ORDER}"
         return f"shuffled batches of fixed size{order * (run.total_steps > run.steps_per_epoch)} ({{batches}})"
 
     @implements("chua2024:lemB.2")
@@ -216,7 +216,8 @@ class ShuffleScheme(CutScheme):
                 "'worst-case'.",
                 REPLACED_LOADERS,
             )
-        return (_displacement(run) if run.adjacency == "add-remove" else _hidden(run), REPLACED_LOADERS)
+        hidden = _displacement(run) if run.adjacency == "add-remove" else _hidden(run)
+        return (hidden, _RANDOM, REPLACED_LOADERS)
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """Leave a record over, throw every record by itself, or toss coins."""
@@ -304,6 +305,12 @@ def _attack(run: RunFields) -> Attack:
     return Attack(first, count, statement, description, one_sided=True, rival=rival, additional=tuple(others))
 
 
+_RANDOM = (
+    "The proof holds only if every order of all records is equally likely, drawn independently of the data (and anew "
+    "for every epoch, unless reshuffle = 'once'). A shuffle through a buffer, or of each file by itself, is not that: "
+    "fixed batches (sampler = 'deterministic') are what is proven for it, and nothing for adding or removing a record."
+)
+_ONE_ORDER = "one random order for all epochs"
 _BETWEEN = (
     "The truth lies between the attack, which the evidence describes, and the proof, which holds for every dataset and "
     "for gradients chosen adaptively."
@@ -349,8 +356,8 @@ def _displacement(run: RunFields) -> str:
         )
     return (
         "A record that is added to batches of fixed size takes the place of another one, so a sum moves by up to twice "
-        "the most that one record contributes. The numbers hold only if divisor and learning rate are the same for "
-        "both datasets. "
+        "the most that one record contributes. The numbers hold only if learning rate and divisor (where there is one) "
+        "are the same with and without the record. "
         "A guarantee for zeroed-out records (adjacency = 'zero-out') is about a record that keeps its place and adds "
         "zero."
     )
