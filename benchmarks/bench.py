@@ -97,8 +97,9 @@ class Bench:
             else:
                 self.here.append(peer)
 
-    def epsilons(self, setting: Setting, delta: float, title: str) -> None:
-        """One table: every accountant on one run."""
+    def epsilons(self, setting: Setting, delta: float, title: str) -> dict[str, float]:
+        """One table: every accountant on one run. CPU times as multiples of that of Calipers, by accountant."""
+        ratios: dict[str, float] = {}
         true = truth(setting, delta)
         table = headed(
             f"{title}: {setting}, delta={delta:g}, true epsilon {shown(true, 10)}",
@@ -118,15 +119,21 @@ class Bench:
             if peer is peers.OURS:
                 ours = timed.seconds
             ratio = f"{timed.seconds / ours:.1f}" if ours else "-"
+            ratios |= {peer.label: timed.seconds / ours} if ours else {}
             off = "-" if true is None or not math.isfinite(timed.value.value) else f"{timed.value.value - true:+.2e}"
             cell = answer_cell(timed.value, true)
             table.add_row(peer.label, seconds_cell(timed.seconds), ratio, cell, off, width_cell(timed.value, peer))
         self.console.print(table)
+        return ratios
 
     def settings(self) -> None:
-        """Five reference runs."""
-        for number, (setting, delta) in enumerate(FIVE, 1):
-            self.epsilons(setting, delta, f"Run {number}")
+        """Five reference runs, and the geometric means of the CPU times over them."""
+        runs = [self.epsilons(setting, delta, f"Run {number}") for number, (setting, delta) in enumerate(FIVE, 1)]
+        table = headed("CPU time over the five runs, geometric mean", "accountant", "x Calipers")
+        for label in runs[0]:
+            if all(label in run for run in runs):
+                table.add_row(label, f"{math.prod(run[label] for run in runs) ** (1 / len(runs)):.1f}")
+        self.console.print(table)
 
     def deltas(self) -> None:
         """Small deltas, where absolute accuracy is not enough."""

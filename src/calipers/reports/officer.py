@@ -293,7 +293,8 @@ def _anybody(measurement: Measurement, answers: Answers) -> list[str]:
         "who knows the population but none of the records (whoever knows one can describe it). An example: where "
         f"records are drawn independently of one another, a description that fits one in {round(1 / weight):,} of the "
         f"population does so by chance with probability below {setting(_SHARE)}. For attackers who choose so rare a "
-        f"description after they saw what was released, {said}; it may be much lower, since no attack is computed for this."
+        f"description after they saw what was released, {said}; it may be much lower, since no attack is computed for "
+        "this."
     )
     return [in_units(text, answers.runs[0])]
 
