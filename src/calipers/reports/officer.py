@@ -243,9 +243,9 @@ def _about_proof(answers: Answers) -> str:
             f"for removing one. For the secret of a {name} that is in them, measure zero-out or substitute."
         )
     return (
-        f"{proof} Of a {name} that is known to be in the data they hold whatever the adjacency: the same table in a "
-        f"report with adjacency {others} holds too, and the smallest of the numbers may be quoted. That is so for this "
-        f"table alone; an epsilon for what the data of a known {name} say is that of substitute."
+        f"{proof} For a {name} that is known to be in the data, the same table in a report with adjacency {others} "
+        "bounds the same success, and the smallest of the numbers may be quoted. That is so for this table only: an "
+        f"epsilon for what the data of a known {name} say is that of substitute."
     )
 
 
