@@ -291,14 +291,14 @@ def taken_as_public(run: Run) -> tuple[str, ...]:
 def assumptions(runs: Sequence[Run]) -> dict[str, str]:
     """All that nobody named of runs by its name, each with a phrase that says what it is taken to be.
 
-    Of several phases, what one leaves open.
-
-    Reports, the gate and forms print this list, so that none of them leaves out what another says.
+    Of several phases, what one leaves open. Reports, the gate and forms print this list, so that none leaves any out.
     """
     settings = [item for run in runs for item in assumed_settings(run).items()]
     found = {key.replace("_", " "): f"{key.replace('_', ' ')} {value}" for key, value in settings}
     if found.get("derived rate") == "derived rate public":
         found["derived rate"] = "the rate (batch size / number of records) taken as public"
+    if "normalization" in found:
+        found["normalization"] += f" ({DIVISORS['none']})"
     if counted := dict.fromkeys(_epoch_text(run) for run in runs if "last_batch" in run.assumed and leaves_over(run)):
         found["steps per epoch"] = f"steps per epoch {' and '.join(counted)}"
     found |= {name.replace("_", " "): f"the {name} taken as public" for run in runs for name in taken_as_public(run)}

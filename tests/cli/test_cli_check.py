@@ -336,7 +336,7 @@ def test_what_a_run_file_leaves_out_is_said_to_be_assumed(folder) -> None:
     (folder / "named.toml").write_text(run_file + "sampler = 'poisson'\nnormalization = 'none'\n" + whose)
     silent, named = (run("check", name, *BUDGET) for name in ("silent.toml", "named.toml"))
     assert (silent.exit_code, named.exit_code) == (0, 0)
-    assert "Assumed, because not given: sampler poisson, normalization none, adjacency" in silent.stdout
+    assert "Assumed, because not given: sampler poisson, normalization none (the noisy sum" in silent.stdout
     assert "Assumed" not in named.stdout
 
 

@@ -163,8 +163,29 @@ def test_add_remove_is_not_proven_where_only_one_side_has_a_finite_epsilon() -> 
     )
     found = check(run, Budget(epsilon=3.0, delta=1e-5))
     assert found.outcome.exit_status == 3
-    assert "for one of adding and removing a record only" in found.sentence
+    said = "Not within the budget of epsilon = 3 at delta = 1e-5 for add-remove: for removing one record no epsilon is "
+    said += "finite (one record fewer changes the number of batches); for adding one at most 0.62089 is proven, and an "
+    assert found.sentence.startswith(said)
+    assert found.sentence.count("no finite epsilon") == 1
+    assert "They promise nothing to the 10,000 whose records were used." in found.sentence
     assert check(run.replace(dataset_size=10_050), Budget(epsilon=3.0, delta=1e-5)).outcome.exit_status == 0
+    fewer = check(run.replace(dataset_size=9_999), Budget(epsilon=0.1, delta=1e-5))
+    assert fewer.outcome.exit_status == 4
+    said = "exceeded for add-remove: for adding one record no epsilon is finite (one record more changes the number of "
+    assert f"{said}batches); for removing one an explicit attack shows at least 0.61965" in fewer.sentence
+
+
+def test_of_a_run_that_only_bounds_the_execution_it_is_not_certain(monkeypatch) -> None:
+    """What was executed may have a finite epsilon where the run that bounds it has none."""
+    found = Bracket(0.5, 1.0, EVIDENCE, EVIDENCE)
+    monkeypatch.setattr("calipers.gate.outcome._narrow_enough", lambda run, budget: found)
+    sizes = {"dataset_size": 40, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "last_batch": "drop"}
+    run = Run(**sizes, sampler="shuffle", adjacency="add-remove")
+    said = check(run, Budget(epsilon=3.0, delta=1e-5), attained=False).sentence
+    assert said.startswith(
+        "Not proven to be within the budget of epsilon = 3 at delta = 1e-5 for add-remove: for removing"
+    )
+    assert check(run, Budget(epsilon=3.0, delta=1e-5)).sentence.startswith("Not within the budget")
 
 
 def test_a_last_batch_that_only_a_neighbor_has_is_said_to_be_one() -> None:

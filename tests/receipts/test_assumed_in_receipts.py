@@ -19,6 +19,7 @@ SAID = (
     "view = 'worst-case'\nunit = 'user'\nrecords_per_unit = 1\n"
 )
 EPOCHS = "dataset_size = 15000\nbatch_size = 8000\nepochs = 40\nnoise_multiplier = 9.0\n"
+UNDIVIDED = "normalization none (the noisy sum is not divided)"
 RATE = "the rate (batch size / number of records) taken as public"
 RECEIPT = f"divisor none, adjacency add-remove, view worst-case, perhaps {RATE}, privacy unit one record"
 MIXED = {"dataset_size": 1000, "batch_size": 10, "steps": 200, "noise_multiplier": 2.0, "adjacency": "zero-out"}
@@ -43,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_json_and_receipts_say_what_was_assumed(folder) -> None:
     """As the run file does; the file itself writes defaults down like anything else."""
     everything = (
-        "Assumed, because not given: sampler poisson, normalization none, adjacency add-remove, view worst-case, "
+        f"Assumed, because not given: sampler poisson, {UNDIVIDED}, adjacency add-remove, view worst-case, "
         f"{RATE}, privacy unit one record."
     )
     for name in ("silent.toml", "silent.json"):
@@ -79,7 +80,7 @@ def test_check_and_the_report_have_one_list(folder) -> None:
 def test_who_names_the_neighbors_of_a_budget_assumes_none(folder) -> None:
     """Nor the adversary."""
     named = call("check", "silent.toml", *BUDGET, "--adjacency", "add-remove", "--view", "worst-case")[1]
-    assert f"normalization none, {RATE}, privacy unit one record." in named
+    assert f"normalization none (the noisy sum is not divided), {RATE}, privacy unit one record." in named
 
 
 def test_a_public_rate_that_was_stated_is_not_assumed_of_its_receipt(folder) -> None:
@@ -128,7 +129,7 @@ def test_values_that_phases_do_not_share_are_left_out() -> None:
 
 
 OPEN = {
-    "silent.toml": f"sampler poisson, normalization none, adjacency add-remove, view worst-case, {RATE}, "
+    "silent.toml": f"sampler poisson, {UNDIVIDED}, adjacency add-remove, view worst-case, {RATE}, "
     "privacy unit one record",
     "silent.receipt.json": f"sampler poisson, {RECEIPT}",
     "epochs.receipt.json": f"sampler poisson, steps 40, {RECEIPT}",
@@ -197,7 +198,7 @@ def test_a_delta_that_is_not_far_below_one_over_n_is_said(delta, noted, folder) 
 
 def test_a_rate_that_moves_with_the_data_is_said_to_be_another_one(folder) -> None:
     """Where nobody said that it is public."""
-    moves = "If the script computes that rate from its own data, the numbers do not hold."
+    moves = "if it computes them from its own data, the numbers do not hold."
     assert moves in call("check", "silent.toml", *BUDGET)[1]
     assert moves not in call("check", "said.toml", *BUDGET)[1]
 

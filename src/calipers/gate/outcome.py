@@ -34,7 +34,10 @@ from calipers.scope import (
     in_units,
     last_batch_matters,
     only_side,
+    other_side,
+    promised_to_nobody,
     scope_text,
+    unit_name,
 )
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
@@ -124,7 +127,8 @@ def check(
     if sided and outcome is Outcome.WITHIN:
         outcome = Outcome.UNPROVEN
     warning = _large_delta(runs, budget)
-    sentence = f"{warning}{_sentence(bracket, budget, outcome, sided)} {_scope(runs, assumed)}".rstrip()
+    said = _one_sided(bracket, budget, outcome, runs, attained) if sided else _sentence(bracket, budget, outcome)
+    sentence = f"{warning}{said} {_scope(runs, assumed)}".rstrip()
     return Checked(name, runs, budget, outcome, sentence, bracket, bool(warning))
 
 
@@ -141,13 +145,18 @@ def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
         return ""
     isolated = f" This is {NOT_DP}." if runs[0].view == "isolated" else ""
     notices = [_last_batch([run for run in runs if last_batch_matters(run)])]
-    notices += [f" {text}" for text in (adjacency_notice(runs),) if text]
+    # Of one direction the first sentence has said that the other has no finite epsilon.
+    nothing = promised_to_nobody(runs).replace("It promises", "They promise")
+    notices += [f" {text}" for text in (nothing if only_side(runs) else adjacency_notice(runs),) if text]
     listed = assumptions(runs) if assumed is None else assumed_words(assumed, runs)
     if listed:
         where = "" if assumed is None else " in the receipt"
         notices.append(f" Assumed{where}, because not given: {', '.join(listed.values())}.")
     if "derived rate" in listed:
-        notices.append(" If the script computes that rate from its own data, the numbers do not hold.")
+        notices.append(
+            " Fix rate and number of steps as constants in the script: if it computes them from its own data, the "
+            "numbers do not hold."
+        )
     return f"The numbers are {scope_text(runs)}, and hold only if {FIXED_SHORT}.{isolated}{''.join(notices)}"
 
 
@@ -195,17 +204,41 @@ def _outcome(bracket: Bracket, budget: Budget) -> Outcome:
     return Outcome.EXCEEDED if bracket.lower > budget.epsilon else Outcome.UNPROVEN
 
 
-def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome, sided: bool) -> str:
-    wanted = f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
+def _wanted(budget: Budget) -> str:
+    return f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
+
+
+def _bounds(bracket: Bracket) -> tuple[str, str]:
+    """What is proven, and what is shown."""
     proven = f"at most {ceil_digits(bracket.upper)} is proven"
     if math.isinf(bracket.upper):
         proven = "no finite epsilon is proven"
-    shown = f"an explicit attack shows at least {floor_digits(bracket.lower)}"
+    return proven, f"an explicit attack shows at least {floor_digits(bracket.lower)}"
+
+
+def _one_sided(bracket: Bracket, budget: Budget, outcome: Outcome, runs: Sequence[Run], attained: bool) -> str:
+    """Where add-remove is asked and only one of adding and removing has a finite epsilon: that comes first.
+
+    It is certain of the run. Where that only bounds what was executed (not `attained`), nothing is.
+    """
+    side, name = only_side(runs), unit_name(runs)
+    other, (proven, shown) = other_side(side), _bounds(bracket)
+    count = f"one {name} {'fewer' if other == 'removing' else 'more'} changes the number of batches"
+    infinite = f"for {other} one {name} no epsilon is finite ({count})"
+    if outcome is Outcome.EXCEEDED:
+        return (
+            f"The budget of {_wanted(budget)} is exceeded for add-remove: {infinite}; for {side} one {shown}, {proven}."
+        )
+    begun = "Not within" if attained else "Not proven to be within"
+    attacked = f", and {shown}" if bracket.lower > 0 else ""
+    return f"{begun} the budget of {_wanted(budget)} for add-remove: {infinite}; for {side} one {proven}{attacked}."
+
+
+def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome) -> str:
+    wanted, (proven, shown) = _wanted(budget), _bounds(bracket)
     if outcome is Outcome.WITHIN:
         return f"Within the budget of {wanted}: {proven}."
     if outcome is Outcome.EXCEEDED:
         return f"The budget of {wanted} is exceeded: {shown}, {proven}."
     attacked = f", and {shown}" if bracket.lower > 0 else ""
-    if sided:
-        attacked += ", for one of adding and removing a record only"
     return f"Not proven to be within the budget of {wanted}: {proven}{attacked}."
