@@ -19,6 +19,7 @@ from calipers.reports.terminal import to_text
 
 DIVIDED = {"dataset_size": 40, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"}
 ZERO_OUT = "Nobody named the neighboring relation, and one record more or fewer can change the number of batches"
+UNDIVIDED = "normalization none (the noisy sum is not divided)"
 SHORTER = "Nobody said what becomes of a last, shorter batch"
 
 
@@ -88,7 +89,7 @@ def test_settings_that_nobody_named_are_marked() -> None:
     assert isinstance(table, Table)
     marked = {str(name) for name, value in table.rows if str(value).endswith("(assumed)")}
     assert marked == {"normalization", "last batch", "reshuffle", "privacy unit"}
-    said = "normalization none, last batch drop, reshuffle every-epoch, privacy unit one record."
+    said = f"{UNDIVIDED}, last batch drop, reshuffle every-epoch, privacy unit one record."
     assert f"Assumed, because not given: {said}" in words(run)
     everything = Run(**run.to_dict(), unit="user", records_per_unit=1)
     assert "(assumed)" not in to_html(report_measurement(measure(everything, tolerance=0.05), Questions()).document)
@@ -126,7 +127,9 @@ def test_numbers_for_adding_alone_say_so_in_the_first_sentence() -> None:
     assert "This is for removing one record only." in words(sided.replace(dataset_size=39))
     assert "only." not in words(sided.replace(dataset_size=42))
     found = brief_calibration(solve(sided, epsilon=3.0, delta=1e-5))
-    assert "is enough for epsilon = 3, delta = 1e-5 for adding one record only: " in " ".join(to_text(found).split())
+    assert "is enough for epsilon = 3, delta = 1e-5, for adding one record only and undivided noisy sums: " in " ".join(
+        to_text(found).split()
+    )
 
 
 def test_a_public_rate_that_nobody_named_is_marked_where_sizes_differ() -> None:

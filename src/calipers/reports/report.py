@@ -48,8 +48,8 @@ from calipers.reports.sections import (
 )
 from calipers.reports.standing import badges, is_closed, verdict
 from calipers.reports.views import LOW_RATES
-from calipers.reports.words import assumed_text, describe_calibrated, describe_subject, known_text
-from calipers.scope import adjacency_notice, only_side, unit_name
+from calipers.reports.words import assumed_text, calibrated_for, describe_calibrated, describe_subject, known_text
+from calipers.scope import adjacency_notice
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -139,11 +139,9 @@ def brief_calibration(calibration: Calibration) -> Document:
     noise = ", ".join(ceil_digits(one, NOISE_DIGITS) for one in noises)
     wanted = ", ".join(f"{name} = {setting(value)}" for name, value in target.items())
     enough = f"Noise multipliers of {noise} are" if several else f"A noise multiplier of {noise} is"
-    side = only_side(calibration.phases)
-    only = f" for {side} one {unit_name(calibration.phases)} only" if side else ""
     sentence = (
-        f"{enough} enough for {wanted}{only}: at most {ceil_digits(achieved.upper)} is proven and an explicit attack "
-        f"shows at least {floor_digits(achieved.lower)}."
+        f"{enough} enough for {wanted}, for {calibrated_for(calibration)}: at most {ceil_digits(achieved.upper)} is "
+        f"proven and an explicit attack shows at least {floor_digits(achieved.lower)}."
     )
     rows = (
         *(

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 from calipers.numerics.decimals import claim_digits, setting
 from calipers.run import Run
-from calipers.scope import AT_MOST, VIEWS, assumptions, batches_text, divisor_text, in_units, neighbors_text
+from calipers.scope import (
+    AT_MOST,
+    VIEWS,
+    assumptions,
+    batches_text,
+    divisor_text,
+    in_units,
+    neighbors_text,
+    only_side,
+    shared_neighbors,
+    sums_text,
+    unit_name,
+)
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -43,6 +55,21 @@ def describe_calibrated(calibration: Calibration) -> str:
         return calibration.run.stated.sentence  # type: ignore[union-attr]  # correlated noise has no phases
     reported = ", ".join(f"{name} = {value}" for name, value in calibration.release_keys.items())
     return describe_phases(calibration.phases) + (f" In addition: {reported}." if reported else "")
+
+
+def calibrated_for(calibration: Calibration) -> str:
+    """What the noise is enough for, as the first sentence says it shortly: neighbors, and what is released."""
+    runs = calibration.phases
+    if not runs:
+        return f"{calibration.run.stated.differ} and correlated noise"  # type: ignore[union-attr]  # as above
+    side = only_side(runs)
+    whose = f"{side} one {unit_name(runs)} only" if side else shared_neighbors(runs)
+    released = " and then ".join(dict.fromkeys(map(sums_text, runs)))
+    if "selected_mean" in calibration.release_keys:
+        released = f"the best of several runs with {released}"
+    elif calibration.release_keys:
+        released += " with what is released in addition"
+    return f"{whose} and {released}{' in the isolated view' if runs[0].view == 'isolated' else ''}"
 
 
 def describe_subject(answers: Answers) -> str:
