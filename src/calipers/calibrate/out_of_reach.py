@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.samplers import scheme_of
+from calipers.scope import only_side, other_side
 
 _MOST_BATCHES, _MOST_RECORDS = 1_000_000, 200
 """Of a shuffled epoch that uses every record, and of one in batches of a single record: beyond them one measurement
@@ -53,6 +55,45 @@ def searchable(phases: tuple[Run, ...]) -> tuple[Run, ...]:
                 "record: it would take too long. Use larger batches, or measure a few values of noise_multiplier."
             )
     return phases
+
+
+def refuse_one_sided(calibrated: object) -> None:
+    """Refuse to look for noise under add-remove where only one of adding and removing a record has a finite epsilon.
+
+    `solve` finds noise for that one alone, and says so. Whoever asks for add-remove, as a budget does, has asked for
+    both, and there is no such noise.
+
+    Args:
+        calibrated: phases, or what is released in addition to them.
+
+    Raises:
+        UnsupportedError: no noise is enough; it says why, and what to change.
+    """
+    of = getattr(calibrated, "of", calibrated)
+    runs: tuple[Run, ...] = (of,) if isinstance(of, Run) else of if isinstance(of, tuple) else ()
+    if not (side := only_side(runs)):
+        return
+    other, name = other_side(side), runs[0].unit_name
+    count = f"one {name} {'fewer' if other == 'removing' else 'more'} changes the number of batches"
+    raise UnsupportedError(
+        f"No noise is enough for adjacency 'add-remove': for {other} one {name} no epsilon is finite, however much "
+        f"noise there is ({count}, which anybody can count).{_finite_for_both(runs)} Where only gradients have to stay "
+        f"secret, not whether a {name} was in the data at all, name adjacency 'zero-out', a weaker promise."
+    )
+
+
+def _finite_for_both(runs: tuple[Run, ...]) -> str:
+    """The first change of the run, if it is one, that leaves epsilon finite for adding and for removing."""
+    if len(runs) > 1:
+        return ""
+    for text, change in scheme_of(runs[0]).remedies(runs[0]):
+        try:
+            changed = runs[0].replace(**change, adjacency="add-remove")
+        except CalipersError:
+            continue
+        if not only_side((changed,)):
+            return f" What to change: {text}"
+    return ""
 
 
 def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:

@@ -1,10 +1,11 @@
-"""`calipers calibrate`: the smallest noise whose upper bound meets a target."""
+"""`calipers calibrate`: nearly the smallest noise whose upper bound meets a target."""
 
 from __future__ import annotations
 
 import click
 
 from calipers.cli.adaptive import calibrate_menu
+from calipers.cli.budget_tables import budget_tables
 from calipers.cli.kinds import REAL, option
 from calipers.cli.options import run_options, tolerance_option
 from calipers.cli.outlet import Outlet, outlet_options
@@ -15,8 +16,8 @@ from calipers.run import Run
 DEFAULT_TOLERANCE = 1e-4
 
 
-@click.command("calibrate", short_help="Find the smallest noise that meets a target.")
-@run_options(noise_default=1.0, noisy=True)
+@click.command("calibrate", short_help="Find noise that meets a target, nearly the smallest.")
+@run_options(noise_default=1.0, noisy=True, budgeted=True)
 @option("--epsilon", REAL, "Target epsilon; needs --delta.")
 @option("--delta", REAL, "The delta that belongs to --epsilon.")
 @option("--mu", REAL, "Target mu of Gaussian differential privacy.")
@@ -31,13 +32,15 @@ def calibrate_command(
     outlet: Outlet,
     **values: float | None,
 ) -> None:
-    """Find the smallest noise multiplier whose upper bound meets a target.
+    """Find nearly the smallest noise multiplier whose upper bound meets a target.
 
-    The guarantee is proven for the noise multiplier that is printed. RUN is a run file; or describe the run
+    The guarantee is proven for the noise multiplier that is printed, which is within --tolerance of the smallest
+    (shuffled batches: within 5e-4). RUN is a run file; or describe the run
     by options, as for `calipers measure`; its own noise multiplier, if it has one, is ignored. The phases of a run file
     keep the ratios of their noise multipliers. With --noise-matrix the noise multiplier is that of the noise before
     the matrix is applied; with --additional-query only the gradient's noise is changed. Name one target: --epsilon
-    with --delta, or --mu, or --advantage, or --tpr with --fpr.
+    with --delta, or --mu, or --advantage, or --tpr with --fpr. With RUN the budget that goes with it ([calipers] in the
+    file, or pyproject.toml: see `calipers check`) says what is not named of --epsilon, --delta, --adjacency, --view.
 
     For a run file with [[step]] tables (an adaptive run) the budget is found, and the costs of steps that have none.
 
@@ -47,13 +50,16 @@ def calibrate_command(
       calipers calibrate run.toml --mu 0.5
       calipers calibrate --dataset-size 50000 --batch-size 500 --epochs 20 --tpr 0.05 --fpr 0.01 --json
     """
-    from calipers.calibrate import one_target, solve
+    from calipers.calibrate import one_target, refuse_one_sided, solve
     from calipers.numerics.decimals import nearest_digits
 
-    target = one_target(values, "--{}")
+    tables = budget_tables()
+    target = one_target(tables.target(values), "--{}")
     if isinstance(runs, MenuFile):
         calibrate_menu(runs, target, tolerance, outlet)
+        tables.say_aside()
         return
+    refuse_one_sided(runs)
     with patience("calibrating", logged=True) as say:
         calibration = solve(
             runs,
@@ -78,7 +84,9 @@ def calibrate_command(
         measurement = calibration.measured(min(max(1e-2, tolerance), 5 * tolerance))
         calibration = as_measured(calibration, measurement)
     outlet.say(
-        lambda: report_calibration(calibration, measurement),  # type: ignore[arg-type]  # measured where it is asked for
+        lambda: tables.said_in_report(report_calibration(calibration, measurement)),  # type: ignore[arg-type]  # measured
         record,
-        lambda: brief_calibration(calibration),
+        lambda: tables.said_in(brief_calibration(calibration)),
     )
+    if outlet.as_json:
+        tables.say_aside()

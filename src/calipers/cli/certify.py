@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.budget_tables import budget_tables
 from calipers.cli.kinds import FILE, REAL, option
 from calipers.cli.options import check_place, json_option, overwrite_option, run_options, write
 from calipers.cli.patience import patience
@@ -22,7 +23,7 @@ MOST_BYTES = 1 << 30
 
 
 @click.command("certify", short_help="Write a certificate that anybody can check.")
-@run_options(optional=True, menus=True)
+@run_options(optional=True, menus=True, budgeted=True)
 @option("--delta", REAL, "Certify epsilon at this delta.")
 @option("--epsilon", REAL, "Certify delta at this epsilon.")
 @overwrite_option
@@ -35,7 +36,9 @@ def certify_command(
     RUN is a run file, and options replace what it says; or describe the run by options, as for
     `calipers measure`. The certificate states
     the upper bound, and a lower bound where an attack shows one, at one --delta or one --epsilon, for the
-    neighbors that the run names. It is checked before it is written. Needs the extra `verify` (python-flint).
+    neighbors that the run names; what is not named of --delta, adjacency and view the budget says that goes with the
+    file ([calipers] in it, or pyproject.toml: see `calipers check`). It is checked before it is written. Needs the
+    extra `verify` (python-flint).
     For a file with [[step]] tables (an adaptive run) it states the upper bound over all choices.
 
     \b
@@ -48,11 +51,15 @@ def certify_command(
     if not runs:
         raise InputError("Expected a run: give a run file, or options such as --sample-rate.")
     check_place(output)
+    tables = budget_tables()
+    if epsilon is None and delta is None:
+        delta = tables.delta()
     from calipers.certificates import certify
 
     with patience("measuring", logged=True) as say:
         certificate = certify(runs, epsilon=epsilon, delta=delta, progress=say)
     write(certificate.to_json(), output)
+    tables.say_aside()
     if certificate.remark is not None:
         click.echo(certificate.remark, err=True)
     if output is not None:

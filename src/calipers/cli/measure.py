@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.budget_tables import budget_tables
 from calipers.cli.fail_on import end_measured
 from calipers.cli.kinds import COUNT, FILE, option
 from calipers.cli.options import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("measure", short_help="Measure one run from both sides.")
-@run_options(stated=True)
+@run_options(stated=True, budgeted=True)
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @option(
@@ -57,8 +58,9 @@ def measure_command(
     """Measure one run: lower bound, upper bound, and what standard accounting (Poisson) would claim.
 
     RUN is a run file (TOML, - for standard input), and options replace what it says; or describe the run by
-    options alone. Or convert a guarantee that is stated somewhere (--guarantee, --mu, --zcdp, or a file with a
-    [guarantee] table) or a dp_accounting event (--event).
+    options alone. Delta, adjacency and view that neither names are those of the budget that goes with the file
+    ([calipers] in it, or pyproject.toml: see `calipers check`). Or convert a guarantee that is
+    stated somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event (--event).
 
     \b
       epsilon, delta  the run is (epsilon, delta)-differentially private
@@ -82,6 +84,8 @@ def measure_command(
     from calipers.reports.answers import answer
 
     check_place(certificate)
+    tables = budget_tables()
+    questions = tables.answering(questions)
     phases = len(runs) if isinstance(runs, tuple) else 1
     with patience(f"measuring {phases} phases" if phases > 1 else "measuring"):
         measurement = measured(runs, tolerance, dataset_size_range)
@@ -104,7 +108,7 @@ def measure_command(
         from calipers.reports.certificate import with_certificate
         from calipers.reports.report import report_measurement
 
-        found = report_measurement(measurement, questions)
+        found = tables.said_in_report(report_measurement(measurement, questions))
         if certificate is None or outlet.report_path is None:
             return found
         return with_certificate(found, proof, certificate, outlet.report_path)
@@ -112,7 +116,9 @@ def measure_command(
     def brief() -> Document:
         from calipers.reports.report import brief_measurement
 
-        return brief_measurement(answers, measurement.tolerance)
+        return tables.said_in(brief_measurement(answers, measurement.tolerance))
 
     outlet.say(report, lambda: measurement_document(answers), brief)
+    if outlet.as_json:
+        tables.say_aside()
     end_measured(outlet.fail_on, [answers])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.budget_tables import met_tables
 from calipers.cli.failures import BY_OPTIONS, naming_options
 from calipers.cli.kinds import COUNT, FILE, RATE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
@@ -98,6 +99,7 @@ def run_options(
     noisy: bool = False,
     positional: bool = True,
     menus: bool = False,
+    budgeted: bool = False,
 ) -> Callable[[Command], Command]:
     """Add RUN, --run and the options that describe a run; the command gets `runs`, its phases.
 
@@ -106,7 +108,8 @@ def run_options(
     With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands. With
     `noisy`, the run may have correlated noise, be selected among several, or release more than the gradient.
 
-    With `menus`, the file may describe an adaptive run, and `runs` is that.
+    With `menus`, the file may describe an adaptive run, and `runs` is that. With `budgeted`, the budget that goes with
+    the file decides about neighbors that nobody named (`budget_tables`).
 
     `noise_default` stands in for a noise multiplier that the command is about to find. With `optional`, `runs` is
     empty when no run is described.
@@ -120,12 +123,15 @@ def run_options(
             click.get_current_context().meta[BY_OPTIONS] = KEYS if run_file is None else tuple(given)
             defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
 
+            tables = met_tables(run_file if budgeted else None)
+
             def read(*keys: str) -> tuple[Run, ...]:
-                return _runs(run_file, given, defaults, keys)
+                return tables.asked_of(_runs(run_file, given, defaults, keys))
 
             subject: Subject | None = None
             if stated or noisy:
                 subject = subject_of(values, given, run_file, read, defaults, noisy=noisy)
+                subject = subject if subject is None else tables.asked_of_noise(subject, given)
             elif menus and run_file is not None:
                 subject = menu_of(run_file, list(given))
             if subject is None:

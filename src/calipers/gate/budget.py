@@ -19,7 +19,7 @@ import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, choice
 from calipers.errors import InputError
@@ -80,15 +80,7 @@ class Budget:
         Returns:
             The same, each with its own adjacency or the budget's.
         """
-        return tuple(self._asked_of(run) for run in runs)
-
-    def _asked_of(self, run: Run) -> Run:
-        given: dict[str, object] = {}
-        if self.adjacency is not None and "adjacency" in run.assumed:
-            given["adjacency"] = self.adjacency
-        if self.names_view and "view" in run.assumed and run.view == self.view:
-            given["view"] = self.view
-        return run.replace(**given) if given else run
+        return asked_of(runs, self.adjacency, self.view if self.names_view else None)
 
     def about(self, runs: tuple[Run, ...], assumed: Sequence[str] | None = None) -> None:
         """Refuse runs that answer another question than the budget asks.
@@ -101,15 +93,7 @@ class Budget:
             InputError: their view or adjacency is not the budget's; the message says what to change.
         """
         for run in runs:
-            if run.view != self.view:
-                said = f"the run is described with view={run.view!r}"
-                if "view" in (run.assumed if assumed is None else assumed):
-                    said = f"and nobody named a view of the run, so {run.view!r} is assumed"
-                here, there = ("run", "budget") if self.view == "isolated" else ("budget", "run")
-                raise InputError(
-                    f"The budget is about view={self.view!r}, {said}; leave view "
-                    f'out of the {there}, or say view = "isolated" in the {here} if that weaker adversary is meant.'
-                )
+            refuse_other_view(run, self.view, run.assumed if assumed is None else assumed)
             if self.adjacency is not None and run.adjacency != self.adjacency:
                 if "adjacency" in (assumed or ()):
                     raise InputError(
@@ -126,6 +110,34 @@ class Budget:
         """The keys that were given."""
         named = {name: getattr(self, name) for name in BUDGET_KEYS}
         return {name: value for name, value in named.items() if value is not None}
+
+
+def asked_of(runs: tuple[Run, ...], adjacency: str | None, view: str | None) -> tuple[Run, ...]:
+    """The runs, about this adjacency where they name none themselves; the view is named where it is the run's."""
+
+    def asked(run: Run) -> Run:
+        given: dict[str, object] = {}
+        if adjacency is not None and "adjacency" in run.assumed:
+            given["adjacency"] = adjacency
+        if view is not None and "view" in run.assumed and run.view == view:
+            given["view"] = view
+        return run.replace(**given) if given else run
+
+    return tuple(map(asked, runs))
+
+
+def refuse_other_view(run: Run, view: str, assumed: Sequence[str]) -> None:
+    """Refuse a run in another view than the budget's; `assumed`: the keys of the run that nobody named."""
+    if run.view == view:
+        return
+    said = f"the run is described with view={run.view!r}"
+    if "view" in assumed:
+        said = f"and nobody named a view of the run, so {run.view!r} is assumed"
+    here, there = ("run", "budget") if view == "isolated" else ("budget", "run")
+    raise InputError(
+        f"The budget is about view={view!r}, {said}; leave view "
+        f'out of the {there}, or say view = "isolated" in the {here} if that weaker adversary is meant.'
+    )
 
 
 def configured(*places: Mapping[str, object]) -> Budget:
@@ -220,8 +232,22 @@ def find_settings(folder: Path | None = None) -> tuple[Path | None, dict[str, ob
         InputError: a file on the way cannot be read, so that nobody knows whether it has the table; or the nearest
             budget is not whole, and there is another one further up.
     """
+    place, budget, lists = _searched(folder)
+    return (place, budget) if lists is None else (lists[0], budget | {"runs": lists[1]})
+
+
+def find_budget(folder: Path | None = None) -> tuple[Path | None, dict[str, object]]:
+    """The budget alone, with the file that it stands in, found and refused as `find_settings` does."""
+    return _searched(folder)[:2]
+
+
+_Listed: TypeAlias = "tuple[Path, object] | None"
+
+
+def _searched(folder: Path | None) -> tuple[Path | None, dict[str, object], _Listed]:
+    """(the file with the budget, its keys of a budget, the runs with the file that lists them)."""
     start = (Path.cwd() if folder is None else folder).absolute()
-    lists: tuple[Path, object] | None = None
+    lists: _Listed = None
     half: tuple[Path, dict[str, object]] | None = None
     for place in (start, *start.parents):
         candidate = place / "pyproject.toml"
@@ -234,18 +260,11 @@ def find_settings(folder: Path | None = None) -> tuple[Path | None, dict[str, ob
             continue
         if half is not None:
             raise InputError(_not_mixed(*half, candidate))
+        budget = {key: value for key, value in table.items() if key in BUDGET_KEYS}
         if _NUMBERS.keys() <= table.keys():
-            return _together(candidate, table, lists)
-        half = candidate, table
-    return _together(None, {}, lists) if half is None else _together(*half, lists)
-
-
-def _together(
-    place: Path | None, budget: Mapping[str, object], lists: tuple[Path, object] | None
-) -> tuple[Path | None, dict[str, object]]:
-    """The keys of the budget, and the runs with the file that lists them."""
-    settings = {key: value for key, value in budget.items() if key in BUDGET_KEYS}
-    return (place, settings) if lists is None else (lists[0], settings | {"runs": lists[1]})
+            return candidate, budget, lists
+        half = candidate, budget
+    return (None, {}, lists) if half is None else (*half, lists)
 
 
 def _not_mixed(place: Path, table: Mapping[str, object], further: Path) -> str:
