@@ -40,7 +40,7 @@ FIXED = (
 )
 AT_MOST = "which reveal at most as much as"
 """Between what was executed and the run whose bound was taken for it."""
-FIXED_SHORT = "noise, sampling and steps (or a limit to them) were fixed before the run, without a look into the data"
+FIXED_SHORT = "noise, sampling and a maximum number of steps were fixed before the run, without a look into the data"
 _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
     "isolated": "sees only the differing record's own noisy contribution",
@@ -296,12 +296,12 @@ def assumptions(runs: Sequence[Run]) -> dict[str, str]:
     settings = [item for run in runs for item in assumed_settings(run).items()]
     found = {key.replace("_", " "): f"{key.replace('_', ' ')} {value}" for key, value in settings}
     if found.get("derived rate") == "derived rate public":
-        found["derived rate"] = "the rate (batch size / number of records) taken as public"
+        found["derived rate"] = "the rate (batch size / number of records) taken as constant"
     if "normalization" in found:
         found["normalization"] += f" ({DIVISORS['none']})"
     if counted := dict.fromkeys(_epoch_text(run) for run in runs if "last_batch" in run.assumed and leaves_over(run)):
         found["steps per epoch"] = f"steps per epoch {' and '.join(counted)}"
-    found |= {name.replace("_", " "): f"the {name} taken as public" for run in runs for name in taken_as_public(run)}
+    found |= {name.replace("_", " "): f"the {name} taken as constant" for run in runs for name in taken_as_public(run)}
     if any(run.unit is None for run in runs):
         found["privacy unit"] = "privacy unit one record"
     return found

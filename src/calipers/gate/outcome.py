@@ -155,7 +155,7 @@ def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
     if "derived rate" in listed:
         notices.append(
             " Fix rate and number of steps as constants in the script: if it computes them from its own data, the "
-            "numbers do not hold."
+            "numbers are not proven."
         )
     return f"The numbers are {scope_text(runs)}, and hold only if {FIXED_SHORT}.{isolated}{''.join(notices)}"
 

@@ -176,7 +176,7 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
     """How often a secret of one record is named, against a guess; singling out, where the dataset size is known."""
     if not found:
         return Section(SECRETS, (Notice(_ISOLATED),))
-    who = unit_words(answers)
+    who, name = unit_words(answers), unit_name(answers.described)
     released = answers.stated is not None and answers.stated.is_guarantee  # it need not be a model
     a_model, this = ("what is released", "this release") if released else ("a model trained", "this model")
     intro = (
@@ -190,10 +190,11 @@ def secrets_section(measurement: Measurement, answers: Answers, found: _Success)
         f"of the most likely value, given all else known of the {unit_name(answers.described)} and {a_model} "
         f"{_reference(answers)}. A diagnosis that 1 in 100 such persons have is not the row '1 in 100': its best guess "
         "is 'no', right 99 times in 100. How often those who have it are recognized, at a given rate of false alarms: "
-        "see 'What an attacker gets' in a report with adjacency substitute.",
+        "see 'What an attacker gets' in a report with adjacency substitute, where the first record is the one with the "
+        "diagnosis and the second the same without it.",
         f"Reconstruction: the secret is {whole}. You say how close an answer has to be; the guess is the one answer "
         "that is most often that close, and its probability of being so is the row to read.",
-        "Singling out a given person: the attacker describes people, and is right if the description fits that person. "
+        f"Singling out a given {name}: the attacker gives a description, and is right if it fits that {name}. "
         "The guess is right with the share of the population that the description fits. Cohen and Nissim (2020) speak "
         "of singling out where a description fits exactly one record, whoever it is. Whether either is what a "
         "regulation calls singling out is not decided here, and no number here measures linking: finding which records "
@@ -243,9 +244,9 @@ def _about_proof(answers: Answers) -> str:
             f"for removing one. For the secret of a {name} that is in them, measure zero-out or substitute."
         )
     return (
-        f"{proof} For a {name} that is known to be in the data, the same table in a report with adjacency {others} "
-        "bounds the same success, and the smallest of the numbers may be quoted. That is so for this table only: an "
-        f"epsilon for what the data of a known {name} say is that of substitute."
+        f"{proof} They hold also for a {name} that is known to be in the data; then a report with adjacency {others} "
+        "has the same table, with other numbers that hold as well, and the smallest may be quoted. That is so for this "
+        f"table only: an epsilon for what the data of a known {name} say is that of substitute."
     )
 
 
@@ -320,8 +321,8 @@ def signature_section(answers: Answers) -> tuple[Section, ...]:
     described = "training" if answers.executed else "run"
     statement = (
         f"The {described} described above is {report_this(answers)} This holds if the model was trained as described, "
-        f"and within what the sections 'What the numbers do not cover' and 'Notes' say.{_not_about_presence(answers)}"
-        f"{_not_about_content(answers)}"
+        "every single contribution clipped, and within what the sections 'What the numbers do not cover' and 'Notes' "
+        f"say.{_not_about_presence(answers)}"
     )
     return (Section("To sign", (Prose(statement), Table("Responsible", ("who", "entry"), blanks))),)
 
@@ -334,19 +335,6 @@ def _not_about_presence(answers: Answers) -> str:
     known = "" if easier.startswith("may") else f", and {easier}"
     asked = f" Whether somebody's data were used at all is another question (add-remove){known}."
     return asked if known or relation(answers) == "substitute" else ""
-
-
-def _not_about_content(answers: Answers) -> str:
-    """What an epsilon under another relation than substitute does not say, with the number that does."""
-    row = next((one for one in answers.relations if one.adjacency == "substitute" and not one.last_batch), None)
-    if relation(answers) == "substitute" or row is None or row.epsilon is None:
-        return ""
-    proven = (
-        f"epsilon at most {ceil_digits(row.epsilon.upper)} at delta = {setting(row.delta)}"
-        if math.isfinite(row.epsilon.upper)
-        else "for which no finite epsilon is proven"
-    )
-    return f" What the data of a known participant say is another question (substitute), {proven}."
 
 
 def _several(answers: Answers) -> bool:

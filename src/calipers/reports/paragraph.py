@@ -44,7 +44,7 @@ from calipers.scope import (
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
 
-COMPUTED = "an attack computed for these settings"
+COMPUTED = "an attack, computed and not carried out on this model,"
 _SAME = ", and are the same for both neighboring datasets"
 GOOD_REGRET = 0.01
 """Below this much regret Gomez et al. treat mu as a complete account."""
@@ -204,7 +204,21 @@ def report_this(answers: Answers) -> str:
     nothing = not_promised(answers.runs)
     same = _SAME if all(run.derived_rate == "public" for run in answers.runs) else ""
     conditions = f"It holds only if {FIXED_SHORT}{same}{more}"
-    return f"{said}, {scope}. {conditions}. Proven with Calipers {__version__}; {attack}. {nothing}".rstrip()
+    proven = f"Proven with Calipers {__version__}; {attack}."
+    return " ".join(filter(None, (f"{said}, {scope}. {conditions}.", proven, nothing, _not_about_content(answers))))
+
+
+def _not_about_content(answers: Answers) -> str:
+    """What an epsilon under another relation than substitute does not say, with the number that does."""
+    row = next((one for one in answers.relations if one.adjacency == "substitute" and not one.last_batch), None)
+    if answers.runs[0].adjacency == "substitute" or row is None or row.epsilon is None:
+        return ""
+    proven = (
+        f"epsilon at most {ceil_digits(row.epsilon.upper)} at delta = {setting(row.delta)}"
+        if math.isfinite(row.epsilon.upper)
+        else "for which no finite epsilon is proven"
+    )
+    return f"What the data of a known participant say is another question (substitute), {proven}."
 
 
 _CHOSEN = (

@@ -164,7 +164,7 @@ def run_section(
     return Section("The run whose bound was taken" if executed else "The run", tuple(blocks))
 
 
-_FIXED = "public: fixed beforehand, the same for both neighboring datasets"
+_FIXED = "a constant, the same for both neighboring datasets"
 
 
 def bounding_text(executed: str) -> str:
@@ -198,7 +198,7 @@ def _setting_text(run: Run, key: str) -> str:
 
 _DRAWN = {"balls-and-bins": "the batch of each record is"}
 _RATES = {
-    "public": "the rate is the same for both neighboring datasets",
+    "public": "a constant, the same for both neighboring datasets",
     "moving": "the rate is computed from each dataset's own size",
 }
 _ANEW = {"every-epoch": "anew for every epoch", "once": "once for all epochs"}

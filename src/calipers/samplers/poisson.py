@@ -178,11 +178,11 @@ class PoissonScheme(Scheme):
         size, batch = run.sizes
         moves = counted and len({near // batch for near in (size - 1, size, size + 1)}) > 1
         remedy = _OF_SEVERAL if run.records_per_unit > 1 else _COUNTED if moves else _MOVING
-        then = "" if moves else "and this number does not hold: "
+        then = "" if moves else "and this number is not proven: "
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
             f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} "
-            f"{'are' if counted else 'is'} read as public: fixed beforehand, the same for both neighbors. "
+            f"{'are' if counted else 'is'} read as constants of the script, the same for both neighbors. "
             f"Where a script computes them from its own dataset, one record changes the rate, {then}{remedy}. {OPACUS}",
         )
 
