@@ -25,9 +25,9 @@ MEANINGS = {
     "epochs": "Passes over the data, each floor(N/B) steps, one more if a short last batch is kept; or give steps.",
     "steps": "Number of optimizer steps (noisy sums released); or give epochs.",
     "noise_multiplier": "Standard deviation of the noise / clipping norm.",
-    "sampler": "How batches were really drawn, not assumed.",
+    "sampler": "How batches were really drawn; a loader that shuffles is not Poisson.",
     "normalization": "What the noisy sum is divided by: nothing, a public constant, N q, floor(N q), or the batch size "
-    "that came out.",
+    "that came out. (Batches of fixed size have q = 1 / number of batches here.)",
     "dimension": "Number of trained parameters (for data-dependent division).",
     "adjacency": "Neighboring datasets: one record more or fewer, zeroed out, or replaced. Where none is named: "
     "zero-out for deterministic, and for shuffle where a record more or fewer changes the number of batches; "

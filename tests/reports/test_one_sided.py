@@ -50,7 +50,8 @@ def test_numbers_for_adding_alone_are_said_to_be_that_wherever_they_are_quoted()
     assert "whether one given record was added to the data, and accepts" in gets
     assert "whether one given record was in the data" not in page
     assert (
-        "holds against every attack on a record that is added to these data; whether one of these 1,000 was used, the "
+        "holds against every attack within the scope of this report on a record that is added to these data; whether "
+        "one of these 1,000 was used, the "
         "number of batches tells for certain." in gets
     )
     (reported,) = (line for line in page.splitlines() if "**Report this:**" in line)

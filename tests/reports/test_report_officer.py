@@ -279,12 +279,12 @@ def test_numbers_for_adding_alone_bound_no_secret_of_the_records_in_the_run():
     added = run.replace(last_batch="drop", adjacency="add-remove")
     words = to_markdown(report_measurement(measure(added, tolerance=0.05), Questions()).document)
     assert "they are about a record that is added to the data of the run" in words
-    assert "the smallest may be used" not in words
+    assert "the smallest may be quoted" not in words
     assert "Singling out anybody" not in words
     both = to_markdown(
         report_measurement(measure(added.replace(dataset_size=1050), tolerance=0.05), Questions()).document
     )
-    assert "the smallest may be used" in both
+    assert "the smallest may be quoted" in both
     assert "Singling out anybody" in both
 
 

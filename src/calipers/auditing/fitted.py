@@ -58,9 +58,9 @@ class Fitted:
         """What it cannot see."""
         return (
             f"what a score fitted to more than {self.pilot} + {self.pilot} pilot runs (--pilot) would find, small "
-            "differences of the means included; to differences that are neither in the means nor one common factor of "
-            "all spreads; to noise whose values depend on one another otherwise than the pilot runs were checked for "
-            "(correlated pairs, regressions on a few numbers)"
+            "differences of the means included; to differences that are neither in the means nor in all standard "
+            "deviations by the same factor; to noise whose values depend on one another otherwise than the pilot runs "
+            "were checked for (correlated pairs, regressions on a few numbers)"
         )
 
     @property

@@ -127,7 +127,7 @@ def _refuse_missing_neighbors(phases: tuple[Run, ...], tolerance: float) -> None
             given.append(f"{adjacency} {ends}")
         # The noise is named: a search for noise refuses at one that nobody gave.
         noise = " then ".join(dict.fromkeys(setting(run.noise_multiplier) for run in phases))
-        what = f" With noise multiplier {noise} epsilon at delta = {setting(_USUAL_DELTA)} is: {', '.join(given)}."
+        what = f" An example, at delta = {setting(_USUAL_DELTA)} and noise {noise}: epsilon is {', '.join(given)}."
         also = what if given else ""
         raise UnsupportedError(f"{error}{also}") from error
 

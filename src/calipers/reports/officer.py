@@ -269,9 +269,9 @@ def _shown(measurement: Measurement) -> str:
         )
     return (
         "The lower number is reached where the secret is which of the attack's two datasets was used (see "
-        f"'{BEHIND}'); where it says '{_AS_A_GUESS}', no attack was computed that does better, which does not mean "
-        "that none does. "
-        "What follows from the population alone, without this person, is in the baseline and not counted as leakage."
+        f"'{BEHIND}'); for the three kinds above attacks may do worse. Where it says '{_AS_A_GUESS}', no attack was "
+        "computed that does better, which does not mean that none does. What follows from the population alone, "
+        "without this person, is in the baseline and not counted as leakage."
     )
 
 

@@ -101,7 +101,7 @@ def _terms(answers: Answers) -> str:
     unseen = unseen_text(answers.runs)
     seen = f" The adversary sees every noisy sum, but {unseen}." if unseen else ""
     nothing = f" {not_promised(answers.runs)}".rstrip()
-    same = " Rate and number of steps were the same for both neighboring datasets, not computed from each of them."
+    same = " It holds only if sampling rates and number of steps are the same for both neighboring datasets."
     public = any(run.adjacency == "add-remove" and run.derived_rate == "public" for run in answers.runs)
     return f"{_about(answers.runs, 'The guarantee')}{nothing}{sized}{seen} {FIXED}{same if public else ''}"
 

@@ -97,7 +97,7 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     payable = beyond and not only_side(answers.runs)  # no noise makes the other side finite
     if row is not None and payable and row.claim > 0 and not answers.as_accounted:
         yield Remedy(
-            "Pay with noise: calipers calibrate, with this run and "
+            "Pay with noise, for the number of standard accounting: calipers calibrate, with this run and "
             f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds nearly the "
             "smallest noise multiplier at which this epsilon, which standard accounting gives at the present noise, is "
             "proven."

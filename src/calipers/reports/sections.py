@@ -89,12 +89,21 @@ def measurement_sections(
         claim_section(answers),
         Section(
             "A paragraph to paste",
-            (Prose(_PASTE + _SIZE * names_size(answers)), Quote(paragraph(answers, measurement.tolerance))),
+            (
+                Prose(_PASTE + _as_facts(answers) + _SIZE * names_size(answers)),
+                Quote(paragraph(answers, measurement.tolerance)),
+            ),
         ),
         *notes_section(answers.notes),
         evidence_section(answers.evidence().items(), said_first=about_evidence(answers)),
         *signature_section(answers),
     )
+
+
+def _as_facts(answers: Answers) -> str:
+    """What the paragraph says of the training although nobody gave it; neighbors, view and unit are chosen."""
+    found = [text for name, text in assumptions(answers.runs).items() if name not in _PROMISED]
+    return _AS_FACTS.format(", ".join(found)) if found else ""
 
 
 def _which(answers: Answers) -> str:
@@ -126,6 +135,8 @@ _WHICH = (
 _UNNAMED = " (this report, and its 'Report this', has it only because nobody named a relation)"
 _HALF = " Where a row is infinite, nothing can be promised to those whom it is about: change the run first."
 _PASTE = "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose."
+_AS_FACTS = " It states as facts what nobody gave: {}. Ask whether the training had these before you paste it."
+_PROMISED = ("adjacency", "view", "privacy unit")
 _SIZE = " It gives away the number of records: if that is secret, see 'What the numbers do not cover'."
 
 

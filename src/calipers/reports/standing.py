@@ -117,7 +117,8 @@ def badges(answers: Answers, tolerance: float) -> tuple[Badge, ...]:
     if not isinstance(row, Claimed):
         return (state,)
     about = claim_cell(answers, row)
-    return (state, Badge(f"standard accounting {about.text}", about.mood))
+    where = f" at delta = {setting(row.at)}" if row.standing is Standing.COVERED else ""
+    return (state, Badge(f"standard accounting {about.text}{where}", about.mood))
 
 
 def claim_cell(answers: Answers, row: Claimed) -> Badge:

@@ -138,8 +138,14 @@ class BallsAndBinsScheme(Scheme):
     def batches(self, run: RunFields) -> str:
         """In words."""
         if run.reshuffle == "once":
-            return "balls-and-bins batches (each record is drawn into one of {per_epoch}, the same in every epoch)"
-        return "balls-and-bins batches (each record is drawn into one of the {per_epoch} of an epoch)"
+            return (
+                "balls-and-bins batches of varying size (each record is drawn into one of {per_epoch}, independently "
+                "of all others, the same in every epoch)"
+            )
+        return (
+            "balls-and-bins batches of varying size (each record is drawn into one of the {per_epoch} of an epoch, "
+            "independently of all others and anew in every epoch)"
+        )
 
     def analyze(self, run: RunFields) -> Analysis:
         """A record hidden in one of M batches; with one batch there is nothing to hide."""

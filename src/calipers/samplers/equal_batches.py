@@ -198,12 +198,14 @@ def _check_divisor(run: RunFields, found: SizeNeighbors) -> None:
     means = [size / batches_of(size, run.batch_size or 1, keep) for size in sorted(sizes)]
     divisors = [math.floor(mean) if run.normalization == "floor" else mean for mean in means]
     if len(set(divisors)) > 1:
+        side = "adding" if found.removing else "removing"
+        other = "" if found.both else f" (which leaves epsilon infinite for {side} one, by the number of batches)"
         listed = " and ".join(f"{divisor:.7g}" for divisor in dict.fromkeys(divisors))
         raise UnsupportedError(
             f"The divisor, {'the floor of ' if run.normalization == 'floor' else ''}N over the number of batches, is "
             f"{listed} for neighboring dataset sizes, so that one record changes the scale of all noise, and nothing "
-            "is proven for it with batches cut from an order. If the loop divides by the batch size "
-            f"{run.batch_size} itself, say normalization 'constant'; or name adjacency 'zero-out', a weaker "
+            "is proven for fixed or shuffled batches then. If the loop divides by the batch size "
+            f"{run.batch_size} itself, say normalization 'constant'{other}; or name adjacency 'zero-out', a weaker "
             "promise, or 'substitute'."
         )
 
@@ -331,7 +333,8 @@ def with_remainder(run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
             return ()
         text, smaller = f"Use batches of {found} records and drop the remainder", found
     why = "every epoch then leaves out some records at random, and a smaller epsilon is proven"
-    if size % smaller < smaller - 1 and run.adjacency != "substitute":
+    moves = run.normalization in ("expected", "floor")  # the divisor may move although the number of batches does not
+    if size % smaller < smaller - 1 and run.adjacency != "substitute" and not moves:
         finite = "one record more or fewer then leaves the number of batches as it is, so epsilon is finite for both"
         both = f"{finite} adding and removing one too (another number than that of {run.adjacency})"
         why = finite if run.adjacency == "add-remove" else f"{why}; {both}"

@@ -99,8 +99,8 @@ REPLACED_LOADERS = (
 
 _MOVING = "describe it with derived_rate = 'moving'"
 _COUNTED = (
-    "and with it the number of steps (one record fewer or more is another number of batches here), so that no epsilon "
-    "is finite: fix both beforehand"
+    "and with it the number of steps (one record fewer, or one more, makes another number of batches here), so that no "
+    "epsilon is finite: fix both beforehand"
 )
 _OF_SEVERAL = "nothing is proven then for adding or removing a unit of several records"
 
