@@ -12,7 +12,6 @@ Describe what was executed with `Run` (or read run files with `load_runs`), then
     measure(Guarantee(epsilon=8, delta=1e-5))   the same of a guarantee that is stated, or of a mechanism
     AdaptiveRun(menu, costs, budget)   steps chosen while training; PrivacyFilter(menu, epsilon, delta) allows them
     calibrate(run, epsilon=...)  the run with the smallest noise whose upper bound meets a target
-    worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
     check(run, Budget(...))      whether a budget is proven, unproven or exceeded by an attack
     write_receipt(run, path)     what was executed, how it is known; verify_receipt measures it again
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
     from calipers.guarantee import Guarantee as Guarantee
     from calipers.measure import Measurement as Measurement
     from calipers.measure import measure as measure
-    from calipers.measure import worst_dataset_size as worst_dataset_size
     from calipers.phases import load_runs as load_runs
     from calipers.receipts import verify_receipt as verify_receipt
     from calipers.receipts import write_receipt as write_receipt
@@ -78,7 +76,7 @@ _ROOMS = {
     "curves.tradeoff": "TradeoffCurve",
     "errors": "CalipersError CertificationError ConditionError InputError MissingExtraError UnsupportedError",
     "gate": "Budget check",
-    "measure": "Measurement measure worst_dataset_size",
+    "measure": "Measurement measure",
     "receipts": "verify_receipt write_receipt",
     "reports.comparison": "Comparison compare",
     "reports.files": "write_report",

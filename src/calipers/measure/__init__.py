@@ -16,14 +16,11 @@ if TYPE_CHECKING:
     from calipers.measure.joint_release import count_noise as count_noise
     from calipers.measure.joint_release import joint_noise as joint_noise
     from calipers.measure.selection import Selection as Selection
-    from calipers.measure.worst_size import WorstSize as WorstSize
-    from calipers.measure.worst_size import worst_dataset_size as worst_dataset_size
 
 _RARER = {
     "joint_release": "JointRelease count_noise joint_noise",
     "correlated": "CorrelatedNoise",
     "selection": "Selection",
-    "worst_size": "WorstSize worst_dataset_size",
 }
 
 

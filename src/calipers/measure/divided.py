@@ -42,7 +42,6 @@ _PROVES = {
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
     "calipers:moving-rate": "The batch of all other records, drawn at another rate on either side, is revealed.",
 }
-_SILENT = (0.0, 0.0)
 _NOTHING_HIDDEN = (
     "Nothing is hidden: the length of the noise alone, in all coordinates of all noisy sums, tells beyond doubt "
     "whether the record is there, and no gradient is needed for it."
@@ -59,11 +58,6 @@ def divided_evaluation(phases: tuple[Run, ...]) -> Bounds:
     """The largest over both neighbors of a dataset."""
     proof, attack = divided(divided_pairs(phases))
     return Bounds(proof, attack, notes=(_NOTHING_HIDDEN,) if isinstance(proof, NoProof) else ())
-
-
-def divided_attack(run: Run) -> CollinearAttack:
-    """The lower bound of a divided run, which can be looked at roughly."""
-    return divided(divided_pairs((run,)))[1]
 
 
 def sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Bounds:
@@ -174,8 +168,8 @@ class CollinearAttack(Bound):
     def _product(self, attack: LineGradients) -> AttackProduct:
         return self._attacked.attacked(attack)
 
-    def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
-        """At most the true epsilon; without a tolerance after one rough look at the cheap attacks."""
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
+        """At most the true epsilon."""
         return self._most(
             lambda attack: self._roughly(attack, delta),
             lambda product, within: product.epsilon(delta, within),
@@ -197,25 +191,17 @@ class CollinearAttack(Bound):
             epsilon,
         )
 
-    def roughly(self, delta: float) -> float:
-        """What a cheap attack gets on a coarse grid."""
-        return self.epsilon(delta, None).value
-
     def _most(
         self,
         roughly: Callable[[LineGradients], ShownBound],
         below: Callable[[AttackProduct, float], ShownBound],
-        tolerance: float | None,
+        tolerance: float,
         at: float | None,
     ) -> BoundValue:
         """The most of all attacks; `at`: the epsilon asked about, where the value is none."""
-        pair = self._attacked
-        attacks = [attack for attack in pair.attacks if tolerance is not None or attack in (pair.attacks[0], _SILENT)]
-        tried = {attack: roughly(attack) for attack in attacks}
+        tried = {attack: roughly(attack) for attack in self._attacked.attacks}
         attack = max(tried, key=lambda attack: tried[attack].value)
-        shown = tried[attack]
-        if tolerance is not None:
-            shown = max(below(self._product(attack), tolerance), shown, key=lambda item: item.value)
+        shown = max(below(self._product(attack), tolerance), tried[attack], key=lambda item: item.value)
         return BoundValue(shown.value, self._test(attack, shown, shown.value if at is None else at))
 
     def renyi(self, order: float) -> BoundValue:
@@ -270,7 +256,7 @@ class NoProof(CollinearProof):
 class LengthAttack(CollinearAttack):
     """Everybody's gradient is zero, and the length of the noise tells the datasets of the first pair apart."""
 
-    def epsilon(self, delta: float, tolerance: float | None) -> BoundValue:
+    def epsilon(self, delta: float, tolerance: float) -> BoundValue:
         """Of a test of the length."""
         value, reversed_test = epsilon_shown(self.pairs[0].length_tests(delta), delta)
         return BoundValue(value, _length_test(self.pairs[0], reversed_test))

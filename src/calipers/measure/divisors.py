@@ -193,7 +193,7 @@ def _moving_notes(run: Run) -> list[str]:
         sizes = " and ".join(f"{size} to {size + 1}" for size in moving)
         return [
             f"floor(N q) changes from {sizes} records, so one record changes the scale of all noise. For other dataset "
-            "sizes it may not, or may matter more: a guarantee of the mechanism has to hold for every N (see "
-            "worst_dataset_size)."
+            "sizes it may not, or may matter more: a guarantee of the mechanism has to hold for every N; name a range "
+            "(--dataset-size-range, or dataset_sizes in Python), and the numbers hold for all of it."
         ]
     return ["N q changes with every record, so one record changes the scale of all noise.", _ONE_SIZE]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket, Evidence
 from calipers.domains import BELOW_ONE, NON_NEGATIVE, RESOLVED
-from calipers.errors import CertificationError
+from calipers.errors import CertificationError, InputError
 from calipers.guarantee import GuaranteeSubject
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
@@ -247,15 +247,23 @@ def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]
         )
     # A range of sizes that was named is measured as a whole.
     if floored and run.dimension is not None and measurement.dataset_sizes is None:
-        from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need
+        from calipers.measure import measure  # numpy and scipy, which a command's help does not need
 
+        assert run.dataset_size is not None
+        low, high = max(run.dataset_size // 2, math.ceil(1.0 / run.rate) + 1), 2 * run.dataset_size
         try:
-            found = worst_dataset_size(run, delta=questions.deltas[0], tolerance=measurement.tolerance)
+            of_all = measure(run, dataset_sizes=(low, high), tolerance=measurement.tolerance)
+            bracket = of_all.epsilon(questions.deltas[0])
         except CertificationError as error:  # the run itself is measured; what other sizes leak is a note on it
             yield f"What floor(N q) does to datasets of another size could not be measured: {error}"
             return
-        if found is not None:
-            yield found.note
+        except InputError:  # floor(N q) is the same for all of them
+            return
+        yield (
+            f"Other dataset sizes may leak more: where N is between {low} and {high} (the rate and the steps stay), "
+            f"the largest epsilon is between {floor_digits(bracket.lower)} and {ceil_digits(bracket.upper)} at "
+            f"delta = {setting(questions.deltas[0])}."
+        )
 
 
 def _refuted(answers: Answers) -> Iterator[str]:
