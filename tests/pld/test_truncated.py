@@ -13,7 +13,6 @@ from calipers.measure import measure
 from calipers.pld.composition.one_sided import AttackProduct
 from calipers.pld.composition.product import Product
 from calipers.pld.subsampling import truncated
-from calipers.pld.subsampling.oblique import ObliqueAttack
 from calipers.pld.subsampling.truncated import truncated_attack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 from calipers.run import Run
@@ -146,13 +145,11 @@ def test_large_units_have_a_finite_proof(adjacency):
 
 @pytest.mark.parametrize(("adjacency", "instead"), [("add-remove", None), ("zero-out", 0), ("substitute", -1)])
 @pytest.mark.parametrize("unit", [1, 2])
-@pytest.mark.parametrize("direction", [0, -1])
-def test_attacks_are_what_the_mechanism_does(adjacency, instead, unit, direction):
-    """At most the enumerated divergence, and within half a percent of it: others zero, and others that oppose."""
+def test_attacks_are_what_the_mechanism_does(adjacency, instead, unit):
+    """At most the enumerated divergence, and within half a percent of it: all others zero."""
     rate, largest, sigma = 0.4, 2, 1.3
-    attack = ObliqueAttack if direction else truncated_attack
-    pmf = attack(Truncation(3, rate, largest, unit), 1.0 / sigma, adjacency).lower(0.01, -40.0)
-    others = [np.array([direction, 0.0])] * 3
+    pmf = truncated_attack(Truncation(3, rate, largest, unit), 1.0 / sigma, adjacency).lower(0.01, -40.0)
+    others = [np.zeros(2)] * 3
     present = shown([*others, *[np.array([1.0, 0.0])] * unit], rate, largest, sigma)
     rest = [] if instead is None else [np.array([instead, 0.0])] * unit
     absent = shown([*others, *rest], rate, largest, sigma)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,6 @@ from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.pld.subsampling.hidden_size import HiddenSize
-from calipers.pld.subsampling.oblique import ObliqueAttack
 from calipers.pld.subsampling.truncated import hidden_place_proof, truncated_attack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
 from calipers.run_fields import RunFields
@@ -84,14 +83,8 @@ _ONE_LESS = (
 )
 _MATTERS = 1e-12
 """Where full batches in a run are expected this seldom, it does not matter whether they are revealed."""
-_MANY = 2000
-"""So many records, for each of the unit: then records of one neighbor of the dataset are displaced, not of both."""
-_OFTEN, _COMMON, _FEW = 1e-3, 1e-2, 16
-"""Where batches are full at least so often, an attack through displaced records is tried too; from the second on the
-proof that hides whether one is two records short, and, with up to so many records of the unit in a batch, an attack in
-which the others are at an angle to the record."""
-_ANGLE = 100
-"""Degrees: within a tenth of the best delta of 90 to 125 degrees where a quarter to four fifths of batches are full."""
+_COMMON = 1e-2
+"""Where batches are full at least so often, the proof that hides whether one is two records short is tried too."""
 
 
 class TruncatedPoissonScheme(Scheme):
@@ -130,9 +123,8 @@ class TruncatedPoissonScheme(Scheme):
         others = run.dataset_size - run.records_per_unit
         sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
         counted = [Truncation(size, run.rate, run.max_batch_size, run.records_per_unit) for size in sizes]
-        many = run.dataset_size >= _MANY * run.records_per_unit
-        attacks = _shown(run, counted[0], counted[-1:] if many else counted)
-        first, *further = (Analysis((_proof(run, one), *_hiding(run, one)), *attacks) for one in counted)
+        attack = _attack(run, counted[0])  # the fewest others hide least
+        first, *further = (Analysis((_proof(run, one), *_hiding(run, one)), attack) for one in counted)
         return replace(first, neighbors=tuple(further))
 
     def hides_batches(self, run: RunFields) -> bool:
@@ -195,30 +187,17 @@ def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
 _hidden_place = functools.lru_cache(maxsize=32)(hidden_place_proof)
 
 
-def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tuple[Attack, tuple[Attack, ...]]:
-    """All others zero, of which the fewest hide least; and, of some numbers of others, those that are displaced."""
-    shift, steps = 1.0 / run.noise_multiplier, run.total_steps
+def _attack(run: RunFields, truncation: Truncation) -> Attack:
+    """All others zero."""
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
-    description = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
-    alone = _alone(fewest, shift, run.adjacency)
-    first = Attack(
-        alone, steps, STATEMENT, f"{description} zero. The score of a step is its log ratio.", one_sided=True
+    return Attack(
+        _alone(truncation, 1.0 / run.noise_multiplier, run.adjacency),
+        run.total_steps,
+        STATEMENT,
+        f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are zero. The score of a step is its log "
+        "ratio.",
+        one_sided=True,
     )
-    # What the others do is not seen in the isolated view.
-    return first, tuple(
-        Attack(ObliqueAttack(one, shift, run.adjacency, angle), steps, STATEMENT, f"{description} {others}")
-        for one in (() if run.view == "isolated" else some)
-        for angle, others in _displaced(one)
-    )
-
-
-def _displaced(truncation: Truncation) -> Iterator[tuple[float, str]]:
-    """Angles at which others show that they are displaced, where they often are; what they are, and the score."""
-    score = "The score of a step is the log ratio of the sum"
-    if truncation.truncated >= _OFTEN:
-        yield math.pi, f"-u. {score} along u."
-    if truncation.truncated >= _COMMON and len(truncation.joining) <= _FEW:
-        yield math.radians(_ANGLE), f"one unit vector e at {_ANGLE} degrees to u. {score} in their plane."
 
 
 _alone = functools.lru_cache(maxsize=32)(truncated_attack)

@@ -20,10 +20,9 @@ the others are revealed, and the record takes the place of another one or of nob
 a coin that says whether the record is kept, and is the smaller one where batches are not nearly always full: N
 32,561, B 256, limit 300, sigma .9, 2,000 steps, zeroed out: epsilon at most 2.562 instead of 4.329 at delta 1e-5.
 
-**Attacks.** All others zero (`truncated_attack`): truncation then only makes the record rarer. Others that oppose the
-record, or stand at an angle to it (`calipers.pld.subsampling.oblique`), show more where most batches are full; with
-limits of 1.2 mean batches and more it is at most 2.4 % of epsilon, mostly nothing (22 runs). The gap between both
-bounds is of the order of P(m >= B).
+**Attack.** All others zero (`truncated_attack`): truncation then only makes the record rarer. Others at an angle to the
+record would show more where most batches are full; with limits of 1.2 mean batches and more it was at most 2.4 % of
+epsilon, mostly nothing (22 runs). The gap between both bounds is of the order of P(m >= B).
 """
 
 from __future__ import annotations
