@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.domains import COUNT
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import IntArray
+from calipers.pld.core.drawn_shift import Shifts, drawn_shift
 from calipers.pld.subsampling.hidden_size import HiddenSize
 from calipers.pld.subsampling.truncated import hidden_place_proof, truncated_attack, truncated_proof
 from calipers.pld.subsampling.truncation import Truncation
@@ -27,7 +28,7 @@ from calipers.samplers.analysis import Analysis, Attack, Proof, Scheme, moved_nu
 from calipers.samplers.draws import distinct
 from calipers.samplers.law import SamplerLaw
 from calipers.samplers.poisson import Poisson
-from calipers.samplers.units import all_of, sampled_unit
+from calipers.samplers.units import all_of, binomial_shifts, sampled_unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,8 @@ _ONE_LESS = (
 )
 _MATTERS = 1e-12
 """Where full batches in a run are expected this seldom, it does not matter whether they are revealed."""
+_NEVER = 1e-12
+"""So many records of a unit join so seldom that their number does not matter to the attack on it."""
 _COMMON = 1e-2
 """Where batches are full at least so often, the proof that hides whether one is two records short is tried too."""
 
@@ -94,13 +97,52 @@ class TruncatedPoissonScheme(Scheme):
     summary = "coins, up to a largest batch"
     whole_epochs = False
     stepwise = True
-    counts_units = ("add-remove", "zero-out", "substitute")
     drawn_by = TruncatedPoisson
 
     def check(self, run: RunFields) -> None:
         """How often batches are full depends on how many records there are."""
         if run.dataset_size is None:
             raise InputError(f"sampler={self.name!r} needs dataset_size: it decides how often a batch is full.")
+
+    def why_zero_out(self, run: RunFields) -> str:
+        """Units of several records."""
+        return f"nothing is proven of adding or removing a {run.unit_name} of several records to batches with a limit"
+
+    def default_adjacency(self, run: RunFields) -> str:
+        """Zero-out for units of several records."""
+        return "add-remove" if run.records_per_unit == 1 else "zero-out"
+
+    def check_neighbors(self, run: RunFields) -> None:
+        """Refuse to add or remove a unit: the chain from record to record would meet datasets of many sizes."""
+        if run.adjacency == "add-remove" and run.records_per_unit > 1:
+            raise UnsupportedError(
+                f"Nothing is proven of adding or removing a {run.unit_name} of {run.records_per_unit} records where "
+                "batches have a largest size: name adjacency 'zero-out', a weaker promise, or 'substitute', leave the "
+                "limit out (sampler = 'poisson'), or let each unit enter a step by one coin."
+            )
+
+    def unit_attacks(self, run: RunFields) -> tuple[Attack, ...]:
+        """All records of the unit, where there is room for all that ever join; elsewhere they count as left out."""
+        assert run.dataset_size is not None
+        assert run.max_batch_size is not None
+        records, shift = run.records_per_unit, 1.0 / run.noise_multiplier
+        joining = binomial_shifts(records, run.rate, shift).without(_NEVER)
+        most = round(joining.lengths[-1] / shift)
+        if most > run.max_batch_size:
+            return ()
+        cut = Truncation(run.dataset_size - records, run.rate, run.max_batch_size - most + 1)
+        chances = [cut.room * chance for chance in joining.weights]
+        if sum(chances) == 0.0:
+            return ()
+        elsewhere = max(0.0, 1.0 - sum(chances))
+        shifts = Shifts.of([0.0, *joining.lengths], [elsewhere, *chances], joining.rounding + cut.rounding)
+        instead = ", their replacements the opposite one," if run.adjacency == "substitute" else ""
+        description = (
+            f"{all_of(run)}{instead} and all other gradients are zero. The score of a step is its log ratio, as if "
+            "none of them were in a batch that has hardly room for them."
+        )
+        pair = drawn_shift(shifts, opposite=run.adjacency == "substitute")
+        return (Attack(pair, run.total_steps, "calipers:drawn-shift", description, one_sided=True),)
 
     def counterpart(self, run: RunFields) -> dict[str, object]:
         """A limit three deviations above the mean."""
@@ -118,11 +160,11 @@ class TruncatedPoissonScheme(Scheme):
         """The exposures of both neighbors."""
         assert run.dataset_size is not None
         assert run.max_batch_size is not None
-        if run.dataset_size + run.records_per_unit <= run.max_batch_size:
+        if run.dataset_size < run.max_batch_size:
             return sampled_unit(run, run.total_steps)
-        others = run.dataset_size - run.records_per_unit
+        others = run.dataset_size - 1
         sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
-        counted = [Truncation(size, run.rate, run.max_batch_size, run.records_per_unit) for size in sizes]
+        counted = [Truncation(size, run.rate, run.max_batch_size) for size in sizes]
         attack = _attack(run, counted[0])  # the fewest others hide least
         first, *further = (Analysis((_proof(run, one), *_hiding(run, one)), attack) for one in counted)
         return replace(first, neighbors=tuple(further))
@@ -168,14 +210,13 @@ _revealing = functools.lru_cache(maxsize=32)(truncated_proof)
 
 def _proof(run: RunFields, truncation: Truncation) -> Proof:
     source = _revealing(truncation, 1.0 / run.noise_multiplier, run.adjacency)
-    # Of one record dp_accounting's event says the same.
-    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1)
+    return Proof(source, run.total_steps, STATEMENT, _REASON, published=True)  # dp_accounting's event says the same
 
 
 def _hiding(run: RunFields, truncation: Truncation) -> tuple[Proof, ...]:
     """The proof that hides whether a batch is full, where there is one and it matters."""
     often = truncation.truncated * run.total_steps >= _MATTERS
-    if truncation.unit > 1 or run.rate == 1 or not often:
+    if run.rate == 1 or not often:
         return ()
     shift = 1.0 / run.noise_multiplier
     found = (Proof(_hidden_place(truncation, shift, run.adjacency), run.total_steps, STATEMENT, _HIDING),)

@@ -82,8 +82,8 @@ class _Weights(NamedTuple):
 @implements("calipers:truncated", "kahane1985:convexity")
 @dataclass(frozen=True)
 class HiddenSize(DominatingPair):
-    """What dominates one step for one record; UPPER only. `truncation`: of a unit of one record and batches of two at
-    least; `shift`: 1/sigma."""
+    """What dominates one step for one record; UPPER only. `truncation`: of batches of two at least; `shift`:
+    1/sigma."""
 
     truncation: Truncation
     shift: float
@@ -120,7 +120,7 @@ class HiddenSize(DominatingPair):
 
     def _weights(self, odds: FloatArray, one: float, two: float) -> _Weights:
         """Of P - k Q, k = 1 + odds."""
-        cut, kept = self.truncation, float(self.truncation.kept[0, 1])
+        cut, kept = self.truncation, self.truncation.kept
         above, each, none = cut.rate * one + kept * cut.truncated, odds + cut.rate, np.zeros_like(odds)
         if self.adjacency == "add-remove":
             return _Weights(above, each * one, each * two, (odds + kept) * cut.truncated, none, each)
