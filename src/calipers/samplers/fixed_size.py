@@ -30,7 +30,7 @@ from calipers.pld.core.gaussian_part import gaussian_mixture_part
 from calipers.pld.core.pair import Pair
 from calipers.pld.core.part_algebra import RoundedPair
 from calipers.pld.subsampling.counted import CountedPair
-from calipers.pld.subsampling.fixed_size import fixed_size_attacks, fixed_size_proof
+from calipers.pld.subsampling.fixed_size import fixed_size_attack, fixed_size_proof
 from calipers.run_fields import RunFields
 from calipers.samplers.analysis import (
     Analysis,
@@ -102,9 +102,8 @@ PROVEN = (
 def displacement_description(run: RunFields) -> str:
     """Everybody's gradients."""
     instead = {"add-remove": "", "zero-out": ", zero once zeroed out", "substitute": ", -u once replaced"}
-    other = " (or every gradient is -u, where that shows more)" if run.adjacency == "zero-out" else ""
     return (
-        f"{all_of(run)}{instead[run.adjacency]}, all others are -u{other}, so a batch sums to -B along u except where "
+        f"{all_of(run)}{instead[run.adjacency]}, all others are -u, so a batch sums to -B along u except where "
         "the record has displaced another one; the score of a step is its log likelihood ratio."
     )
 
@@ -146,19 +145,15 @@ class FixedSizeScheme(Scheme):
         return ((text, {"sampler": "poisson"}),)
 
 
-def _doubled(counts: Shifts) -> Shifts:
-    return replace(counts, lengths=tuple(2.0 * s for s in counts.lengths))
-
-
 @functools.lru_cache(maxsize=64)
-def counted_attacks(counts: Shifts, adjacency: str) -> tuple[Pair, ...]:
-    """What single choices of gradients show in one step, the record in j places with the given probabilities."""
-    doubled = _doubled(counts)
+def counted_attack(counts: Shifts, adjacency: str) -> Pair:
+    """What the record u among others -u shows in one step, in j places with the given probabilities."""
+    doubled = tuple(2.0 * s for s in counts.lengths)
     if adjacency != "zero-out":
-        return (drawn_shift(doubled),)
+        return drawn_shift(replace(counts, lengths=doubled))
     weights = (*counts.weights[:-1], counts.weights[-1] + counts.beyond)
-    opposed = gaussian_mixture_part(weights, doubled.lengths, weights, counts.lengths)
-    return RoundedPair("several places", smooth=(opposed,), rounding=counts.rounding), drawn_shift(counts)
+    opposed = gaussian_mixture_part(weights, doubled, weights, counts.lengths)
+    return RoundedPair("several places", smooth=(opposed,), rounding=counts.rounding)
 
 
 def several_places(run: RunFields, counts: Shifts) -> Analysis:
@@ -166,12 +161,11 @@ def several_places(run: RunFields, counts: Shifts) -> Analysis:
     another.
     """
     steps, description, statement = run.total_steps, displacement_description(run), "calipers:counted"
-    pairs = counted_attacks(counts, run.adjacency)
+    pair = counted_attack(counts, run.adjacency)
     if run.adjacency == "add-remove":
-        return closed(pairs[0], steps, "calipers:drawn-shift", CLOSED, description)
-    attacks = [Attack(pair, steps, statement, description, one_sided=True) for pair in pairs]
+        return closed(pair, steps, "calipers:drawn-shift", CLOSED, description)
     proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.")
-    return Analysis((proof,), attacks[0], tuple(attacks[1:]))
+    return Analysis((proof,), Attack(pair, steps, statement, description, one_sided=True))
 
 
 class WithoutReplacementScheme(FixedSizeScheme):
@@ -205,15 +199,15 @@ class WithoutReplacementScheme(FixedSizeScheme):
         return f"batches of {batch:,} of {size:,} records, drawn anew without replacement"
 
     def analyze(self, run: RunFields) -> Analysis:
-        """One pair where a record is added or removed; else the worst of either order, and the attacks."""
+        """One pair where a record is added or removed; else the worst of either order, and an attack."""
         shift, steps, description = 1.0 / run.noise_multiplier, run.total_steps, displacement_description(run)
         if run.records_per_unit > 1:
             return several_places(run, _counts(*sizes_of(run), run.records_per_unit, shift))
-        proof, attacks = _pairs(run.rate, shift, run.adjacency)
+        proof, attacked = _pairs(run.rate, shift, run.adjacency)
         if run.adjacency == "add-remove" or run.rate == 1.0:
             return closed(proof, steps, "calipers:fixed-size", CLOSED, description)
-        first, *others = (Attack(pair, steps, "calipers:fixed-size", description, one_sided=True) for pair in attacks)
-        return Analysis((Proof(proof, steps, "calipers:fixed-size", PROVEN),), first, tuple(others))
+        attack = Attack(attacked, steps, "calipers:fixed-size", description, one_sided=True)
+        return Analysis((Proof(proof, steps, "calipers:fixed-size", PROVEN),), attack)
 
     def draw(self, sums: AuditedSums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """Whether the record is among the B of N: a uniform place among all, below B."""
@@ -230,9 +224,9 @@ class WithoutReplacementScheme(FixedSizeScheme):
 
 
 @functools.lru_cache(maxsize=64)
-def _pairs(rate: float, shift: float, adjacency: str) -> tuple[Pair, tuple[Pair, ...]]:
+def _pairs(rate: float, shift: float, adjacency: str) -> tuple[Pair, Pair]:
     """One object per kind, so that equal phases are counted together."""
-    return fixed_size_proof(rate, shift, adjacency), fixed_size_attacks(rate, shift, adjacency)
+    return fixed_size_proof(rate, shift, adjacency), fixed_size_attack(rate, shift, adjacency)
 
 
 @functools.lru_cache(maxsize=64)
@@ -263,7 +257,7 @@ class WithReplacementScheme(FixedSizeScheme):
         return f"batches of {batch:,} places, each filled anew with one of {size:,} records (with replacement)"
 
     def analyze(self, run: RunFields) -> Analysis:
-        """One pair where a record is added or removed; else the worst of either order, and the attacks."""
+        """One pair where a record is added or removed; else the worst of either order, and an attack."""
         size, batch = sizes_of(run)
         return several_places(run, binomial_shifts(batch, run.records_per_unit / size, 1.0 / run.noise_multiplier))
 

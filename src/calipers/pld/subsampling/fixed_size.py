@@ -22,9 +22,9 @@ one line if c >= 0, and at a = 0, b = r if c <= 0. Here c = (k - 1)(1 - q), so
 both orders (1 - q) N(0) + q N(2r) against N(0) (others -u, the record u, its replacement -u, or the reverse).
 
 Different adversaries are worst in the two orders, so their pairs are joined at ratio 1
-(`calipers.pld.core.part_algebra`): a proof for any number of steps, an attack for one. Below stand the attacks, each
-of them one choice of gradients. A larger q dominates a smaller one: D_k at rate q' < q is at most q'/q times D_k at
-rate q.
+(`calipers.pld.core.part_algebra`): a proof for any number of steps, an attack for one. Below stands the attack of the
+first, which shows more in all but the fewest steps. A larger q dominates a smaller one: D_k at rate q' < q is at most
+q'/q times D_k at rate q.
 """
 
 from __future__ import annotations
@@ -111,8 +111,6 @@ def _against(rate: float, short: float, record: float, other: float, instead: fl
     return gaussian_mixture_part(*zip(*present, strict=True), *zip(*absent, strict=True))
 
 
-def fixed_size_attacks(rate: float, shift: float, adjacency: str) -> tuple[Pair, ...]:
-    """What single choices of gradients show in one step, in both orders; each may be used in every step."""
-    if adjacency == "zero-out":
-        return displacing(rate, shift), subsampled(rate, shift)
-    return (subsampled(rate, 2.0 * shift),)
+def fixed_size_attack(rate: float, shift: float, adjacency: str) -> Pair:
+    """What the record u among others -u shows in one step, in both orders."""
+    return displacing(rate, shift) if adjacency == "zero-out" else subsampled(rate, 2.0 * shift)
