@@ -19,7 +19,6 @@ scale says more than the mean, gradients only blur it, and v = w = 0 is best.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,10 +50,6 @@ class Components:
     weights: FloatArray
     means: FloatArray
     deviation: float
-
-
-Mixtures = tuple[Components, Components, bool]
-"""What both datasets show, and whether all batch sizes are there."""
 
 
 def cell_masses(mixture: Components, start: float, step: float, count: int, radius: float) -> FloatArray:
@@ -148,7 +143,7 @@ class CollinearPair(AttainedPair):
         sizes, _ = self._sizes(log_tail - _SPARE)
         return round(len(sizes) * 2.0 * math.sqrt(2.0 * (_SPARE - log_tail)) / resolution)
 
-    def mixtures(self, log_outside: float) -> Mixtures:
+    def mixtures(self, log_outside: float) -> tuple[Components, Components, bool]:
         """What D and D + w e show along the line, and whether all batch sizes are there."""
         sizes, complete = self._sizes(log_outside)
         means, scale, rate = self.direction * sizes / self.sigma, self.scale, self.joined_rate or self.rate
@@ -161,47 +156,32 @@ class CollinearPair(AttainedPair):
         return np.ones(1) if self.direction == 0.0 else np.exp(log_binomial(sizes, self.others, rate))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> PrivacyLossPmf:
-        """The PLD on Side.LOWER."""
-        return mixture_pmf(self.mixtures, max(resolution, self.finest), log_tail, BINOMIAL_RELATIVE_ERROR)
-
-
-def mixture_pmf(
-    mixtures: Callable[[float], Mixtures], resolution: float, log_tail: float, rounding: float
-) -> PrivacyLossPmf:
-    """The optimistic PLD of a mixture of Gaussians, revealed by the cell of a grid.
-
-    Args:
-        mixtures: log probability of batch sizes that may be left out -> what both datasets show, and whether none is.
-        resolution: The width of a cell, in deviations of the noise.
-        log_tail: With many batch sizes, cells rarer than e^log_tail are never rejected.
-        rounding: The relative error of the weights.
-
-    Returns:
-        A PLD on Side.LOWER: at every epsilon its delta is at most that of the two mixtures.
-    """
-    radius, log_outside, error = math.sqrt(2.0 * (_SPARE - log_tail)), log_tail - _DEEP, 1e-13 + rounding
-    absent, present, complete = mixtures(log_outside)
-    start, length = span(absent, present, radius)
-    scale = present.deviation
-    step = scale * cell_width(resolution, length / scale)
-    if len(present.means) * length / step <= _MOST_FAR_TERMS:
-        edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
-        log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
-        # What is rare on both datasets only burdens the composition; what may be made of sizes left out is not known.
-        often = np.maximum(log_p, log_q) > log_tail
-        known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
+        """The PLD on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
+        resolution, error = max(resolution, self.finest), 1e-13 + BINOMIAL_RELATIVE_ERROR
+        radius, log_outside = math.sqrt(2.0 * (_SPARE - log_tail)), log_tail - _DEEP
+        absent, present, complete = self.mixtures(log_outside)
+        start, length = span(absent, present, radius)
+        scale = present.deviation
+        step = scale * cell_width(resolution, length / scale)
+        if len(present.means) * length / step <= _MOST_FAR_TERMS:
+            edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
+            log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
+            # What is rare on both datasets only burdens the composition; what may be made of sizes left out is not
+            # known.
+            often = np.maximum(log_p, log_q) > log_tail
+            known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
+            error += _misplaced(start, length, step, scale, radius)
+            return PrivacyLossPmf.observed(log_p[often & known], log_q[often & known], error, RATIO_ERROR)
+        absent, present, _ = self.mixtures(log_tail - _SPARE)
+        start, length = span(absent, present, radius)
+        step = scale * min(max(resolution, 2.0 * radius * len(absent.means) / _MOST_TERMS), WIDEST)
+        count = math.ceil(length / step) + 1
         error += _misplaced(start, length, step, scale, radius)
-        return PrivacyLossPmf.observed(log_p[often & known], log_q[often & known], error, RATIO_ERROR)
-    absent, present, _ = mixtures(log_tail - _SPARE)
-    start, length = span(absent, present, radius)
-    step = scale * min(max(resolution, 2.0 * radius * len(absent.means) / _MOST_TERMS), WIDEST)
-    count = math.ceil(length / step) + 1
-    error += _misplaced(start, length, step, scale, radius)
-    p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
-    # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
-    rarest = math.exp(max(log_tail, RAREST))
-    kept = (p > rarest) & (q > rarest)
-    return PrivacyLossPmf.observed(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE), RATIO_ERROR)
+        p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
+        # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
+        rarest = math.exp(max(log_tail, RAREST))
+        kept = (p > rarest) & (q > rarest)
+        return PrivacyLossPmf.observed(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE), RATIO_ERROR)
 
 
 def _misplaced(start: float, length: float, step: float, scale: float, radius: float) -> float:
