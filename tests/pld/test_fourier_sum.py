@@ -45,7 +45,7 @@ def test_an_expected_payoff_is_not_below_the_sum_and_close_to_it(
 
     values, masses = summed(parts)
     exact = float(masses @ payoff(values))
-    found = payoff_by_fourier(parts, payoff, strike, 0.3, everywhere=floor > 0.0)
+    found = payoff_by_fourier(parts, payoff, strike, everywhere=floor > 0.0)
     if found is None:  # where all that counts lies to the left no tilt helps
         assert floor > 0.0
         assert parts == [LIGHT]
@@ -63,13 +63,13 @@ def test_what_a_short_window_lacks_is_charged(
     strike = 6.0
     values, masses = summed([HEAVY])
     monkeypatch.setattr(fourier_sum, "chosen_window", lambda *_: CyclicWindow(first, size, tilt))
-    monkeypatch.setattr(fourier_sum, "_ERROR_TERM", 1e300)
+    monkeypatch.setattr(fourier_sum, "_MOST_ADDED", 1e300)
     for floor in (0.0, 0.5):
 
         def payoff(sums: FloatArray, floor: float = floor) -> FloatArray:
             return np.maximum(sums - strike, 0.0) + floor
 
-        found = payoff_by_fourier([HEAVY], payoff, strike, 0.1)
+        found = payoff_by_fourier([HEAVY], payoff, strike)
         # A window that sees nothing of what is asked has no answer.
         assert found is None or found >= float(masses @ payoff(values)) * (1.0 - 1e-11)
 

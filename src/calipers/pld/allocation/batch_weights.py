@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.numerics.types import FloatArray
-from calipers.pld.allocation.fourier_sum import Payoff, one_split
+from calipers.pld.allocation.fourier_sum import Payoff
 from calipers.pld.allocation.recursion import Effort, WithErrorTerms, recursion_payoff
 from calipers.pld.allocation.release_payoff import (
     Vertices,
@@ -320,7 +320,7 @@ def dynamic_program_with_first(
     steepest = epoch.steepest
 
     def heavy(step: float) -> WithErrorTerms:
-        plan = replace(one_split(epoch.few.plans(_HEAVY)), step=step / majorant.high)
+        plan = replace(epoch.few.plans(_HEAVY)[0], step=step / majorant.high, lowest=0)
         terms, lost, moment = epoch.few.terms(plan, step)
         at_zero = float(np.interp(0.0, epoch.places, epoch.values))
         # Where a heavy term is lost, the others count too.

@@ -1,9 +1,8 @@
-"""Expected payoffs of sums of many terms by Fourier transforms: where they are not too small, in half of the time.
+"""Expected payoffs of sums of many terms by Fourier transforms, where they are not too small.
 
-A multi-resolution grid (`calipers.pld.allocation.multi_resolution`) has relative accuracy everywhere and pays for it
-with thousands of short products. A transform has an absolute error, but a *tilted* one has it where it is looked at:
-with W the PLD of a sum of M terms, w that of one on a lattice, m(theta) = E[e^(theta X)] and V the M-fold product of w
-e^(theta x) / m,
+The recursion over rounds (`calipers.pld.allocation.recursion`) ends in sums of blocks. A transform has an absolute
+error, but a *tilted* one has it where it is looked at: with W the PLD of a sum of M terms, w that of one on a lattice,
+m(theta) = E[e^(theta X)] and V the M-fold product of w e^(theta x) / m,
 
     W(s) = m^M e^(-theta s) V(s),
 
@@ -23,22 +22,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from calipers.numerics.fourier import UNIT_ROUNDOFF, CyclicFactor, cyclic_product, fast_length, two_norm
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.pld.allocation.multi_resolution import MultiResolutionSum, ResolutionPlan
+from calipers.pld.allocation.multi_resolution import MultiResolutionSum
 
 Payoff = Callable[[FloatArray], FloatArray]
-LONGEST, _SHORT = 1 << 18, 24_000
-"""Places of a window at most; a rough multi-resolution grid is as quick as the shorter one."""
+LONGEST = 1 << 18
+"""Places of a window at most."""
 _RATES = 40
 _LARGEST_EXPONENT, _NO_BOUND = 400.0, 1e100
-_ONE_SPLIT, _FINE = 1.6, 0.1
-_ERROR_TERM = 0.01
-"""Of an answer, in units of the square of the resolution, to which a multi-resolution grid would err."""
+_MOST_ADDED = 8.1e-5
+"""The share of an answer that may be added to it; where more would be, there is none."""
 _DEEPER, _ASIDE, _DIGITS = 18.0, 26.0, 6.0
 """Logarithms: how much less than Chernoff's bound of the answer may lie beyond the window, how little of the tilted PLD
 may come in, and how much more than the least Chernoff's bound at the tilt may be."""
@@ -65,17 +63,6 @@ class RepeatedTerms:
     def values(self) -> FloatArray:
         """Where the masses stand."""
         return np.asarray(self.places * self.step, dtype=np.float64)
-
-
-def one_split(plans: Sequence[ResolutionPlan]) -> ResolutionPlan:
-    """A plan for one term whose finest lattice, used for the whole sum, spreads it no more than the plans of a
-    multi-resolution grid.
-
-    One split of every term spreads the sum less than one after the other on the way up.
-    """
-    last = plans[-1]
-    step = _ONE_SPLIT * math.ldexp(last.step, last.lowest) / 2 ** (0.5 * (len(plans) - 1))
-    return replace(plans[0], step=step, lowest=0)
 
 
 @dataclass(frozen=True)
@@ -123,9 +110,7 @@ class CyclicWindow:
     tilt: float
 
 
-def chosen_window(
-    outlook: Outlook, step: float, threshold: float, everywhere: bool, longest: int = LONGEST
-) -> CyclicWindow | None:
+def chosen_window(outlook: Outlook, step: float, threshold: float, everywhere: bool) -> CyclicWindow | None:
     """Where the sum is to be known for a stop-loss transform at the threshold, the shorter of two; None where both are
     too long.
 
@@ -137,7 +122,7 @@ def chosen_window(
     allowed = float(stop_losses[least]) - _DEEPER
     found = [_window(outlook, step, threshold, best, allowed, everywhere) for best in sorted({least, little})]
     window = min(found, key=lambda each: each.size)
-    return None if window.size > longest else window
+    return None if window.size > LONGEST else window
 
 
 def _window(
@@ -184,19 +169,15 @@ def tilted_pmf(parts: Sequence[RepeatedTerms], window: CyclicWindow) -> tuple[Fl
 
 
 def payoff_by_fourier(
-    parts: Sequence[RepeatedTerms],
-    payoff: Payoff,
-    threshold: float,
-    resolution: float,
-    everywhere: bool = False,
+    parts: Sequence[RepeatedTerms], payoff: Payoff, threshold: float, everywhere: bool = False
 ) -> float | None:
     """At least E[payoff(S)] for an increasing payoff of slope at most one that bends about the threshold.
 
-    S is the sum of all terms, on one lattice. None where more would be added than a multi-resolution grid of this
-    `resolution` errs, or the window is too long. `everywhere`: the payoff is not 0 below the threshold.
+    S is the sum of all terms, on one lattice. None where too much would be added, or the window is too long.
+    `everywhere`: the payoff is not 0 below the threshold.
     """
     outlook, step = Outlook.of(parts), parts[0].step
-    window = chosen_window(outlook, step, threshold, everywhere, LONGEST if resolution < _FINE else _SHORT)
+    window = chosen_window(outlook, step, threshold, everywhere)
     if window is None:
         return None
     pmf, error, log_moment = tilted_pmf(parts, window)
@@ -211,7 +192,7 @@ def payoff_by_fourier(
     right = outlook.beyond(float(sums[-1]), float(worth[-1]))
     left = float(worth[0]) * outlook.before(float(sums[0]))
     polluted = 2.0 * math.exp(-_ASIDE) * float(weights.max())  # about what comes in from beyond: no charge, but a loss
-    if not noise + right + left + polluted <= _ERROR_TERM * resolution**2 * found:
+    if not noise + right + left + polluted <= _MOST_ADDED * found:
         return None
     # Masses, moments and exponents: a few units in the last place of numbers of this size, once for every term. What
     # underflows on the circle is far below the error of a transform.

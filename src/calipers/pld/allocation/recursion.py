@@ -102,8 +102,6 @@ _NEGLIGIBLE = 1e-3
 _RATES, _LARGEST_EXPONENT = 48, 300.0
 _MOST_PAIRS, _PAIRS_AT_ONCE = 100_000_000, 2_000_000
 """Pairs of values that are looked at where transforms have no digits, some 20 MB at a time."""
-_RESOLUTION = 0.09
-"""Of transforms of blocks: 1e-4 of an answer may be added, more than of sums that could be had in another way."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +302,7 @@ def recursion_divergence(term: WorstCaseTerm, rounds: int, participation: float,
         found = float(np.interp(start, grid.sums, _values(problem, grid, (rounds,))[0]))
     else:
         parts, with_error = _blocks(problem, block, 1.0)
-        gain = payoff_by_fourier(parts, lambda sums: np.maximum(sums + start, 0.0), -start, _RESOLUTION)
+        gain = payoff_by_fourier(parts, lambda sums: np.maximum(sums + start, 0.0), -start)
         found = math.inf if gain is None else gain + with_error
     return min(1.0, participation * found / rounds * (1.0 + 16.0 * UNIT_ROUNDOFF))
 
@@ -340,7 +338,7 @@ def recursion_payoff(
     parts, with_error = _blocks(problem, block, scale)
     others, more = heavy(parts[0].step)
     gain = payoff_by_fourier(
-        [*parts, others], lambda sums: payoff(sums + scale * start), -scale * start, _RESOLUTION, everywhere=True
+        [*parts, others], lambda sums: payoff(sums + scale * start), -scale * start, everywhere=True
     )
     if gain is None and [part.count for part in (*parts, others)] == [1, 1]:
         gain = _by_pairs(parts[0], others, lambda sums: payoff(sums + scale * start), scale * start)
