@@ -92,7 +92,7 @@ def test_the_published_example() -> None:
     public, moving = measure(Run(**keys)), measure(Run(**keys, derived_rate="moving"))
     assert public.epsilon(1e-5).upper < 2.63
     assert 4.74 <= moving.epsilon(1e-5).lower <= moving.epsilon(1e-5).upper <= 5.4
-    assert any("read as public" in note and "10/1,000" in note for note in public.notes)
+    assert any("read as a constant of the script" in note and "10/1,000" in note for note in public.notes)
     assert any("moves with the dataset" in note for note in moving.notes)
 
 

@@ -182,7 +182,7 @@ class PoissonScheme(Scheme):
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
             f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} "
-            f"{'are' if counted else 'is'} read as constants of the script, the same for both neighbors. "
+            f"{'are' if counted else 'is'} read as {'constants' if counted else 'a constant'} of the script, the same for both neighbors. "
             f"Where a script computes them from its own dataset, one record changes the rate, {then}{remedy}. {OPACUS}",
         )
 
