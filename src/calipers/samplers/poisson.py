@@ -180,10 +180,11 @@ class PoissonScheme(Scheme):
         remedy = _OF_SEVERAL if run.records_per_unit > 1 else _COUNTED if moves else _MOVING
         then = "" if moves else "and this number is not proven: "
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
+        constant = "are read as constants" if counted else "is read as a constant"
         return (
-            f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} "
-            f"{'are' if counted else 'is'} read as {'constants' if counted else 'a constant'} of the script, the same for both neighbors. "
-            f"Where a script computes them from its own dataset, one record changes the rate, {then}{remedy}. {OPACUS}",
+            f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} {constant} of the "
+            "script, the same for both neighbors. Where a script computes them from its own dataset, one record changes "
+            f"the rate, {then}{remedy}. {OPACUS}",
         )
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
