@@ -182,9 +182,9 @@ class PoissonScheme(Scheme):
         steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         constant = "are read as constants" if counted else "is read as a constant"
         return (
-            f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} {constant} of the "
-            "script, the same for both neighbors. Where a script computes them from its own dataset, one record changes "
-            f"the rate, {then}{remedy}. {OPACUS}",
+            f"The rate {run.batch_size:,}/{run.dataset_size:,} (batch size / number of records){steps} {constant} of "
+            "the script, the same for both neighbors. Where a script computes them from its own dataset, one record "
+            f"changes the rate, {then}{remedy}. {OPACUS}",
         )
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
