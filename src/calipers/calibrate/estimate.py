@@ -25,7 +25,7 @@ BEYOND, _CLOSE = 0.006, 5e-4
 their search ends.
 """
 
-Seen = tuple[float, float]
+NoiseAndBound = tuple[float, float]
 """The logarithm of a noise, and how far the target is exceeded there."""
 
 
@@ -88,7 +88,7 @@ def close_enough(width: float) -> float:
     return min(5.0 * width, max(width, _CLOSE))
 
 
-def crossed(seen: Sequence[Seen], bent: bool) -> tuple[float, float]:
+def crossed(seen: Sequence[NoiseAndBound], bent: bool) -> tuple[float, float]:
     """Where the line through the two that are nearest to the target crosses it, and its slope; or the parabola's.
 
     Args:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket, Side
-from calipers.calibrate.estimate import BEYOND, Seen, aimed, close_enough, crossed, likely_noise
+from calipers.calibrate.estimate import BEYOND, NoiseAndBound, aimed, close_enough, crossed, likely_noise
 from calipers.calibrate.out_of_reach import out_of_reach, searchable, with_noise
 from calipers.domains import RESOLVED, TOLERANCE, Domain
 from calipers.errors import CertificationError, InputError
@@ -241,7 +241,7 @@ class _Search:
         self.meets = math.inf, math.nan
         self.before: tuple[float, float] | None = None  # the last but one of its side
         self.met: Measurement | None = None  # that of the smallest noise which meets the target
-        self.seen: list[Seen] = []
+        self.seen: list[NoiseAndBound] = []
 
     def measure(self, log_noise: float, tolerance: float) -> float:
         """The excess over the target at one noise multiplier."""

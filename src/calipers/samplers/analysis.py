@@ -361,6 +361,6 @@ def read_as_public(run: RunFields, rate: bool) -> tuple[str, ...]:
     if not found:
         return ()
     return (
-        f"The {' and the '.join(found)} {'are' if len(found) > 1 else 'is'} read as public, the same for both "
+        f"The {' and the '.join(found)} {'are' if len(found) > 1 else 'is'} read as constant, the same for both "
         f"neighbors. A loop that computes {'them' if len(found) > 1 else 'it'} from its own dataset is not covered.",
     )

@@ -100,7 +100,7 @@ class EqualUnit(AttainedPair):
         return np.asarray(np.exp(self.log_ways(self.total - places)[::-1] - self.log_ways(self.total)[-1]))
 
 
-class _Group(NamedTuple):
+class _SumsOfBatches(NamedTuple):
     """Some batches: F_k, a layer for each dataset, a row for each k and a column for each place of a lattice; the first
     place, and the level of the lattice, which is coarser by 2^level than that of one batch."""
 
@@ -108,13 +108,13 @@ class _Group(NamedTuple):
     first: int
     level: int = 0
 
-    def at(self, level: int) -> _Group:
+    def at(self, level: int) -> _SumsOfBatches:
         """On a coarser lattice: pairs of places are one."""
         found = self
         while found.level < level:
             odd = found.first % 2
             padded = np.pad(found.masses, ((0, 0), (0, 0), (odd, (odd + found.masses.shape[2]) % 2)))
-            found = _Group(padded[:, :, ::2] + padded[:, :, 1::2], found.first // 2, found.level + 1)
+            found = _SumsOfBatches(padded[:, :, ::2] + padded[:, :, 1::2], found.first // 2, found.level + 1)
         return found
 
 
@@ -142,7 +142,7 @@ def _usual(masses: FloatArray, chances: FloatArray, least: float) -> tuple[int, 
     return start, max(start + 1, len(mass) - int(np.searchsorted(np.cumsum(mass[::-1]), least)))
 
 
-def _joined(first: _Group, second: _Group) -> _Group:
+def _joined(first: _SumsOfBatches, second: _SumsOfBatches) -> _SumsOfBatches:
     """Two groups as one, their scores added."""
     level = max(first.level, second.level)
     first, second = first.at(level), second.at(level)
@@ -152,16 +152,16 @@ def _joined(first: _Group, second: _Group) -> _Group:
         for i in range(shape[1]):
             for j in range(shape[1] - i):
                 total[dataset, i + j] += np.convolve(first.masses[dataset, i], second.masses[dataset, j])
-    return _Group(total, first.first + second.first, level)
+    return _SumsOfBatches(total, first.first + second.first, level)
 
 
-def _cut(group: _Group, start: int, end: int, places: int) -> _Group:
+def _cut(group: _SumsOfBatches, start: int, end: int, places: int) -> _SumsOfBatches:
     """On a lattice of about so many places at most, and what is before `start` and from `end` on at its ends."""
     total = group.masses
     kept = total[:, :, start:end]
     kept[:, :, 0] += total[:, :, :start].sum(axis=2)
     kept[:, :, -1] += total[:, :, end:].sum(axis=2)
-    return _Group(kept, group.first + start, group.level).at(
+    return _SumsOfBatches(kept, group.first + start, group.level).at(
         group.level + max(0, math.ceil(math.log2((end - start) / places)))
     )
 
@@ -179,9 +179,9 @@ def _halves(attack: EqualUnit, resolution: float, log_tail: float) -> tuple[Floa
     low, high = float(scores[order[start]]), float(scores[order[end - 1]])
     width = max(high - low, 1e-9) * (1.0 + 1e-9) / places
     place = np.floor((np.clip(scores, low, high) - low) / width).astype(np.intp)
-    groups = {1: _Group(cells @ (place[:, None] == np.arange(places)), round(low / width))}
+    groups = {1: _SumsOfBatches(cells @ (place[:, None] == np.arange(places)), round(low / width))}
 
-    def group(count: int) -> _Group:
+    def group(count: int) -> _SumsOfBatches:
         if count not in groups:
             found = _joined(group(count // 2), group(count - count // 2))
             ends = _usual(found.masses, attack.chances(count * size), least)
