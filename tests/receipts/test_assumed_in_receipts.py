@@ -198,7 +198,7 @@ def test_a_delta_that_is_not_far_below_one_over_n_is_said(delta, noted, folder) 
 
 def test_a_rate_that_moves_with_the_data_is_said_to_be_another_one(folder) -> None:
     """Where nobody said that it is public."""
-    moves = "if it computes them from its own data, the numbers do not hold."
+    moves = "if it computes them from its own data, the numbers are not proven."
     assert moves in call("check", "silent.toml", *BUDGET)[1]
     assert moves not in call("check", "said.toml", *BUDGET)[1]
 

@@ -136,7 +136,7 @@ def test_a_public_rate_that_nobody_named_is_marked_where_sizes_differ() -> None:
     """A loop that computes B/N on each dataset leaks more; of a given rate, or equal sizes, there is nothing to say."""
     run = Run(dataset_size=1000, batch_size=100, steps=5, noise_multiplier=2.0)
     assert dict(run_section((run,)).blocks[1].rows)["derived rate"] == (
-        "public: the rate is the same for both neighboring datasets (assumed)"
+        "public: a constant, the same for both neighboring datasets (assumed)"
     )
     assert "the rate (batch size / number of records) taken as constant" in words(run)
     rated = Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)

@@ -55,7 +55,7 @@ def test_numbers_for_adding_alone_are_said_to_be_that_wherever_they_are_quoted()
         "number of batches tells for certain." in gets
     )
     (reported,) = (line for line in page.splitlines() if "**Report this:**" in line)
-    assert reported.endswith("It promises nothing to the 1,000 whose records were used.")
+    assert "It promises nothing to the 1,000 whose records were used. What the data of a known participant" in reported
     assert nothing.replace("promise", "promises") in shown
     pasted = part(page, "A paragraph to paste")
     assert "adjacency, for adding one record only: for removing one no finite epsilon holds." in pasted
