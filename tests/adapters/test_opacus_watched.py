@@ -301,9 +301,9 @@ def test_poisson_loaders_made_from_dropping_ones(script) -> None:
 
 @pytest.mark.parametrize("size", [1000, 500])
 def test_a_multiple_of_the_batch_size_has_an_answer(script, size) -> None:
-    """Refused before training for add-remove; with a public number of records, or with one zeroed out, it is plain."""
+    """Refused before training for add-remove; with a rate that is a constant, or with one zeroed out, it is plain."""
     loop = script(size)
-    with pytest.raises(UnsupportedError, match="public_rate=True if the number of records is public"):
+    with pytest.raises(UnsupportedError, match="public_rate=True if rate and steps are constants"):
         attach(loop.engine, loop.optimizer, loop.loader, adjacency="add-remove")
     record = attach(loop.engine, loop.optimizer, loop.loader, loss=loop.criterion, public_rate=True)
     loop.train(2)
