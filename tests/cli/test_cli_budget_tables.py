@@ -57,13 +57,13 @@ def test_the_first_sentence_says_for_whom_and_what_is_released(calipers, calibra
     assert "From" not in said
 
 
-@pytest.mark.parametrize("kind", ["correlated", pytest.param("selection", marks=pytest.mark.slow), "beside"])
+@pytest.mark.parametrize("kind", ["correlated", pytest.param("selection", marks=pytest.mark.slow), "joint"])
 def test_what_is_more_than_a_run_is_said_too(kind, calipers, folder) -> None:
-    """Correlated noise has no phases; what is selected, or released beside, stands in the sentence."""
+    """Correlated noise has no phases; what is selected, or released in addition, stands in the sentence."""
     more, said = {
         "correlated": ("noise_matrix = 'tree'\nsteps = 4\nmin_separation = 2\n", "correlated noise"),
         "selection": ("selected_mean = 2\n", "the best of several runs with undivided noisy sums"),
-        "beside": ("additional_query = 9.0\n", "undivided noisy sums with what is released in addition"),
+        "joint": ("additional_query = 9.0\n", "undivided noisy sums with what is released in addition"),
     }[kind]
     run = more if kind == "correlated" else f"sample_rate = 1.0\nsteps = 2\n{more}"
     (folder / "run.toml").write_text(run + "[calipers]\nepsilon = 3\ndelta = 1e-5\nadjacency = 'substitute'\n")

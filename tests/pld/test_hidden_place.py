@@ -70,9 +70,9 @@ def at_an_angle(cut: Truncation, shift: float, angle: float) -> tuple[Floats, Fl
     m = np.arange(cut.others + 1)
     chance = stats.binom.pmf(m, cut.others, cut.rate)
     kept = cut.rate * np.minimum(1.0, cut.largest / (m + 1.0))
-    absent, beside = np.bincount(np.minimum(m, cut.largest), chance), np.minimum(m, cut.largest - 1)
+    absent, joined_by = np.bincount(np.minimum(m, cut.largest), chance), np.minimum(m, cut.largest - 1)
     alone = np.bincount(np.minimum(m, cut.largest), chance * (1.0 - kept))
-    joined = np.bincount(beside, chance * kept)
+    joined = np.bincount(joined_by, chance * kept)
     sums = shift * np.stack((np.arange(len(absent)), np.zeros(len(absent))), axis=1)
     moved = sums[: len(joined)] + shift * np.array([math.cos(angle), math.sin(angle)])
     return np.concatenate((alone, joined)), np.concatenate((sums, moved)), absent, sums

@@ -5,6 +5,8 @@ A thousand records in ten batches of 100: one record fewer takes a batch away in
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import calipers as cp
@@ -19,6 +21,7 @@ from calipers.reports.comparison import Comparison
 from calipers.reports.markdown import to_markdown
 from calipers.reports.officer import signature_section
 from calipers.reports.paragraph import paragraph, report_this
+from calipers.reports.relations import relations
 from calipers.reports.report import brief_measurement, report_measurement
 from calipers.reports.terminal import to_text
 from calipers.scope import scope_text, unseen_text
@@ -203,3 +206,12 @@ def test_what_is_zeroed_out_is_not_called_absent() -> None:
         assert "ay 'used' when" in said
         assert "says 'used' with probability FPR where 'zeroed out' is right" in said
         assert "absent" not in said
+
+
+@pytest.mark.parametrize("view", ["worst-case", "isolated"])
+def test_the_epsilon_of_substitute_is_named_where_it_is_a_guarantee(view: str) -> None:
+    """In the isolated view it is one of a noisy contribution, not of what somebody's data say."""
+    run = cp.Run.from_dict(SIZES | {"steps": 5, "adjacency": "zero-out", "sampler": "deterministic", "view": view})
+    measured = measure(run, tolerance=0.05)
+    answers = dataclasses.replace(answer(measured, Questions()), relations=relations(measured, 1e-5))
+    assert ("What the data of a known participant say" in report_this(answers)) is (view == "worst-case")

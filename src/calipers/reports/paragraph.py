@@ -211,7 +211,8 @@ def report_this(answers: Answers) -> str:
 def _not_about_content(answers: Answers) -> str:
     """What an epsilon under another relation than substitute does not say, with the number that does."""
     row = next((one for one in answers.relations if one.adjacency == "substitute" and not one.last_batch), None)
-    if answers.runs[0].adjacency == "substitute" or row is None or row.epsilon is None:
+    isolated = any(run.view == "isolated" for run in answers.runs)  # whose epsilon is no guarantee about what data say
+    if isolated or answers.runs[0].adjacency == "substitute" or row is None or row.epsilon is None:
         return ""
     proven = (
         f"epsilon at most {ceil_digits(row.epsilon.upper)} at delta = {setting(row.delta)}"
