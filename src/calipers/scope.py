@@ -261,7 +261,9 @@ def _batches_of_an_epoch(run: Run) -> str:
     cut = f"{size:,} records in {_counted(full)} of {batch:,}"
     if rest and run.last_batch == "keep":
         return f"{cut} and a last one of {rest:,} per epoch"
-    return f"{cut} per epoch{f', the last {rest:,} of the order dropped' if rest else ''}"
+    remains = f"; a remainder would be {'dropped' if run.last_batch == 'drop' else 'a batch'}"
+    left = f", the last {rest:,} of the order dropped" if rest else remains
+    return f"{cut} per epoch{left * bool(rest or 'last_batch' in scheme_of(run).keys)}"
 
 
 def _counted(batches: int) -> str:
@@ -333,7 +335,9 @@ def easier_text(runs: Sequence[Run], verb: str, shown: str = "") -> str:
     counted = list(dict.fromkeys(side for run in runs for side in scheme_of(run).counted(run)))
     if counted:
         known = f" (for {other_side(counted[0])} one, {shown})" if shown and len(counted) == 1 else ""
-        return f"no finite epsilon holds for {' or for '.join(counted)} one: whoever counts the batches can tell{known}"
+        dropped = "with a last, shorter batch dropped, as assumed, " * any("last_batch" in run.assumed for run in runs)
+        none = f"no finite epsilon holds for {' or for '.join(counted)} one"
+        return f"{dropped}{none}: whoever counts the batches can tell{known}"
     return f"is easier to {verb}: {shown} for adding or removing one" if shown else f"may be easier to {verb}"
 
 
@@ -382,6 +386,7 @@ def scope_record(runs: Sequence[Run], sizes: tuple[int, int] | None = None) -> d
     def joined(texts: Sequence[str]) -> str:
         return " and then ".join(dict.fromkeys(texts))
 
+    public = [f"public {name}".replace(" ", "_") for run in runs for name in taken_as_public(run)]
     return {
         "sampler": joined([batches_text(run) for run in runs]),
         "adjacency": runs[0].adjacency,
@@ -390,11 +395,6 @@ def scope_record(runs: Sequence[Run], sizes: tuple[int, int] | None = None) -> d
         "adversary": VIEWS[runs[0].view],
         "unit": unit_text(runs[0]),
         "released": joined([f"{_released(run, sizes)} of clipped gradients, of every step" for run in runs]),
-        "assumed": list(
-            dict.fromkeys(
-                [name for run in runs for name in assumed_settings(run)]
-                + [f"public {name}".replace(" ", "_") for run in runs for name in taken_as_public(run)]
-            )
-        ),
+        "assumed": list(dict.fromkeys([name for run in runs for name in assumed_settings(run)] + public)),
         "conditions": [FIXED],
     }

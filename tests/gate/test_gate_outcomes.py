@@ -167,7 +167,7 @@ def test_add_remove_is_not_proven_where_only_one_side_has_a_finite_epsilon() -> 
     said += "finite (one record fewer changes the number of batches); for adding one at most 0.62089 is proven, and an "
     assert found.sentence.startswith(said)
     assert found.sentence.count("no finite epsilon") == 1
-    assert "They promise nothing to the 10,000 whose records were used." in found.sentence
+    assert "The numbers promise nothing to the 10,000 whose records were used." in found.sentence
     assert check(run.replace(dataset_size=10_050), Budget(epsilon=3.0, delta=1e-5)).outcome.exit_status == 0
     fewer = check(run.replace(dataset_size=9_999), Budget(epsilon=0.1, delta=1e-5))
     assert fewer.outcome.exit_status == 4

@@ -73,12 +73,13 @@ def refuse_one_sided(calibrated: object) -> None:
     runs: tuple[Run, ...] = (of,) if isinstance(of, Run) else of if isinstance(of, tuple) else ()
     if not (side := only_side(runs)):
         return
-    other, name = other_side(side), runs[0].unit_name
-    count = f"one {name} {'fewer' if other == 'removing' else 'more'} changes the number of batches"
+    other = other_side(side)
+    count = f"one {runs[0].unit_name} {'fewer' if other == 'removing' else 'more'} changes the number of batches"
     raise UnsupportedError(
-        f"No noise is enough for adjacency 'add-remove': for {other} one {name} no epsilon is finite, however much "
-        f"noise there is ({count}, which anybody can count).{_finite_for_both(runs)} Where only gradients have to stay "
-        f"secret, not whether a {name} was in the data at all, name adjacency 'zero-out', a weaker promise."
+        f"No noise is enough for adjacency 'add-remove': for {other} one {runs[0].unit_name} no epsilon is finite, "
+        f"however much noise there is ({count}, which anybody can count).{_finite_for_both(runs)} Where it is known "
+        "whose data were used and only what they say has to stay secret, name adjacency 'substitute'; 'zero-out' only "
+        "if a policy or a library asks for that one, which promises less."
     )
 
 

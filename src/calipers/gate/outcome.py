@@ -144,10 +144,10 @@ def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
     if not runs:
         return ""
     isolated = f" This is {NOT_DP}." if runs[0].view == "isolated" else ""
-    notices = [_last_batch([run for run in runs if last_batch_matters(run)])]
     # Of one direction the first sentence has said that the other has no finite epsilon.
-    nothing = promised_to_nobody(runs).replace("It promises", "They promise")
-    notices += [f" {text}" for text in (nothing if only_side(runs) else adjacency_notice(runs),) if text]
+    nothing = promised_to_nobody(runs).replace("It promises", "The numbers promise")
+    notices = [f" {text}" for text in (nothing if only_side(runs) else adjacency_notice(runs),) if text]
+    notices.append(_last_batch([run for run in runs if last_batch_matters(run)]))
     listed = assumptions(runs) if assumed is None else assumed_words(assumed, runs)
     if listed:
         where = "" if assumed is None else " in the receipt"

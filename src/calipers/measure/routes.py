@@ -247,6 +247,13 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
             "size, realized batch size), as the library Opacus does by default, these numbers do not hold: describe "
             "the divisor (normalization)."
         )
+    if phases[0].adjacency == "add-remove" and any(run.normalization == "constant" for run in phases):
+        notes.append(
+            "The noisy sum is divided by a constant: a number that is written down, not computed from the data. Where "
+            "a script computes it from its data (rate x number of records, number of records / number of batches, the "
+            "size of the batch), one record changes the scale of all noise, and these numbers do not hold: describe "
+            "that divisor (normalization = 'expected', 'floor' or 'realized')."
+        )
     if phases[0].adjacency == "substitute":
         notes.append("Substitution keeps the dataset's size; standard accounting is for adding or removing a record.")
     return tuple(dict.fromkeys(notes))

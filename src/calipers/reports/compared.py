@@ -100,7 +100,7 @@ def brief_comparison(comparison: Comparison) -> Document:
         verdict=comparison.headline,
         badges=(_proven(*comparison.verdicts),) if len(comparison.verdicts) == 1 else (),
         opening=tuple(
-            comparison_figure(comparison.names, comparison.answers, position)
+            comparison_figure(_labels(comparison.names, comparison.answers), comparison.answers, position)
             for position in range(len(comparison.answers[0].epsilon))
         ),
         sections=(
@@ -166,8 +166,10 @@ def _relation(names: Sequence[str], compared: Sequence[Answers]) -> tuple[Prose,
     for side in ("adding", "removing"):
         half = [name for name, answers in zip(names, compared, strict=True) if only_side(answers.runs) == side]
         if half:
-            words += f" The numbers of {' and '.join(half)} are for {side} one only: no finite epsilon holds for "
-            words += f"{other_side(side)} one."
+            assumed = any("last_batch" in run.assumed for run in runs if only_side((run,)) == side)
+            dropped = "with a last, shorter batch dropped, as assumed, " * assumed
+            words += f" The numbers of {' and '.join(half)} are for {side} one only: {dropped}no finite epsilon holds "
+            words += f"for {other_side(side)} one."
     return (Prose(words),)
 
 
@@ -184,7 +186,14 @@ def _seen_by_counting(names: Sequence[str], compared: Sequence[Answers]) -> str:
     )
 
 
+def _labels(names: Sequence[str], compared: Sequence[Answers]) -> list[str]:
+    """The names, with the side that numbers are for where nothing finite holds for the other one."""
+    sides = [only_side(answers.runs) for answers in compared]
+    return [f"{name} ({side} only)" if side else name for name, side in zip(names, sides, strict=True)]
+
+
 def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
+    labels = _labels(names, compared)
     rows: list[tuple[Cell, ...]] = [
         (together[0].name, *(Range(*ends(reading.bracket)) for reading in together))
         for together in zip(*(answers.readings for answers in compared), strict=True)
@@ -192,11 +201,11 @@ def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     rows.append(("regret of that mu, at most", *(at_most(printed_regret(answers)) for answers in compared)))
     caption = f"From attack (at least) to proof (at most). {ROUNDED}"
     if len(names) <= MOST_SIDE_BY_SIDE:
-        table = Table(caption, ("quantity, attack to proof", *names), tuple(rows))
+        table = Table(caption, ("quantity, attack to proof", *labels), tuple(rows))
         return Section("Side by side", (table, *_relation(names, compared)))
     reported = [row for row in rows if row[0] != "separation"]  # the advantage again, as a distance
     columns = ("run, attack to proof", *(str(row[0]) for row in reported))
-    turned = tuple((name, *(row[number] for row in reported)) for number, name in enumerate(names, start=1))
+    turned = tuple((name, *(row[number] for row in reported)) for number, name in enumerate(labels, start=1))
     return Section("Side by side", (Table(caption, columns, turned), *_relation(names, compared)))
 
 

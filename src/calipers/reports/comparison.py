@@ -33,6 +33,7 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
 from calipers.run import Run
 from calipers.samplers import scheme_of
+from calipers.scope import only_side, other_side
 
 if TYPE_CHECKING:
     from calipers.curves.tradeoff import TradeoffCurve
@@ -106,7 +107,7 @@ class Comparison(PrintedDisplay):
             slack = f"but for differences below {setting(SLACK)} in the true positive rate"
             return f"{self.winner} is the most private: {proven} {others}, at every false positive rate, {slack}."
         if any(v.order is Order.INCOMPARABLE for v in self.verdicts):
-            return "These runs do not all compare: they differ in adjacency or view, so they promise different things."
+            return "These runs do not all compare: they promise different things (adjacency, view, or adding alone)."
         if all(v.order is Order.SAME for v in self.verdicts):
             return f"{' and '.join(self.names)} are equally private (error rates within {setting(SLACK)})."
         for position, row in enumerate(self.answers[0].epsilon):
@@ -154,7 +155,7 @@ _ALL_OF = {
     Order.SAME: f"Equally private (error rates within {setting(SLACK)})",
     Order.CROSSING: "Neither is more private at every false positive rate, as their curves certainly cross",
     Order.OPEN: "Undecided at some false positive rates, as bounds overlap, between",
-    Order.INCOMPARABLE: "Not comparable, as they differ in adjacency or view",
+    Order.INCOMPARABLE: "Not comparable, as they promise different things (adjacency, view, or adding alone)",
 }
 
 
@@ -247,7 +248,11 @@ def compare_judged(names: Sequence[str], judged: Sequence[Judged], files: Sequen
     verdicts = []
     for i, j in combinations(range(len(judged)), 2):
         order = order_of(judged[i], judged[j])
-        words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
+        if order is Order.INCOMPARABLE:
+            said = _incomparable((names[i], answers[i]), (names[j], answers[j]))
+        else:
+            said = _sentence(names[i], names[j], order)
+        words = " ".join([said, *_single_deltas(names, answers, i, j, order)])
         verdicts.append(PairVerdict(names[i], names[j], order, words))
     return Comparison(tuple(names), tuple(answers), tuple(verdicts), tuple(files))
 
@@ -303,9 +308,23 @@ def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
     return grid
 
 
-def _terms(answers: Answers) -> set[tuple[str, str]]:
+def _terms(answers: Answers) -> set[tuple[str, str, str]]:
     described = answers.runs if answers.stated is None else (answers.stated,)
-    return {(one.adjacency, one.view) for one in described}
+    return {(one.adjacency, one.view, only_side(answers.runs)) for one in described}
+
+
+def _incomparable(first: tuple[str, Answers], second: tuple[str, Answers]) -> str:
+    """That two runs do not compare, and what keeps them from it."""
+    why, sides = (
+        "they differ in adjacency or view, so they promise different things",
+        [(name, only_side(answers.runs)) for name, answers in (first, second)],
+    )
+    for name, side in sides:
+        if side and sides[0][1] != sides[1][1]:
+            why = (
+                f"the numbers of {name} are for {side} one only, and no finite epsilon holds for {other_side(side)} one"
+            )
+    return f"{first[0]} and {second[0]} do not compare: {why}."
 
 
 def _sentence(first: str, second: str, order: Order) -> str:
@@ -318,10 +337,6 @@ def _sentence(first: str, second: str, order: Order) -> str:
         )
     if order is Order.OPEN:
         return f"Which of {first} and {second} is more private is undecided: their bounds overlap."
-    if order is Order.INCOMPARABLE:
-        return (
-            f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."
-        )
     better, worse = (first, second) if order is Order.FIRST else (second, first)
     return (
         f"{better} is certainly more private than {worse}, at every false positive rate, but for differences below "

@@ -61,9 +61,11 @@ def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
     training = (
         "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (its gradient, "
         "clipped), and adds random noise to it; the noise multiplier is the size of the noise compared with the most "
-        "that one record can add. The noisy sum may then be divided by a number; whether that number is public matters "
-        "(see Notes). An epoch is one pass over the data, or as many steps as a pass would take. What counts as "
-        "released is every noisy sum; whoever sees only the trained model sees less."
+        "that one record can add. The noisy sum may then be divided by a number. That changes nothing if the number is "
+        "a public constant; if a script computes it from its data (as rate x number of records), one record can change "
+        "the scale of all noise, and epsilon can be many times as large. An epoch is one pass over the data, or as "
+        "many steps as a pass would take. What counts as released is every noisy sum; whoever sees only the trained "
+        "model sees less."
     )
     standard = (
         "Standard accounting is the add-remove epsilon that a tight accountant for Poisson sampling reports "

@@ -26,6 +26,7 @@ from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
+from calipers.samplers import scheme_of
 from calipers.scope import (
     AT_MOST,
     FIXED,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
 
 COMPUTED = "an attack, computed and not carried out on this model,"
-_SAME = ", and are the same for both neighboring datasets"
 GOOD_REGRET = 0.01
 """Below this much regret Gomez et al. treat mu as a complete account."""
 
@@ -101,9 +101,19 @@ def _terms(answers: Answers) -> str:
     unseen = unseen_text(answers.runs)
     seen = f" The adversary sees every noisy sum, but {unseen}." if unseen else ""
     nothing = f" {not_promised(answers.runs)}".rstrip()
-    same = " It holds only if sampling rates and number of steps are the same for both neighboring datasets."
-    public = any(run.adjacency == "add-remove" and run.derived_rate == "public" for run in answers.runs)
-    return f"{_about(answers.runs, 'The guarantee')}{nothing}{sized}{seen} {FIXED}{same if public else ''}"
+    same = f" It holds only if {same}." if (same := _same_numbers(answers.runs)) else ""
+    return f"{_about(answers.runs, 'The guarantee')}{nothing}{sized}{seen} {FIXED}{same}"
+
+
+def _same_numbers(runs: Sequence[Run]) -> str:
+    """Which numbers neighboring datasets have to share, where one record more or fewer could move them; else empty."""
+    shared = [run for run in runs if run.adjacency == "add-remove" and run.derived_rate == "public"]
+    names = dict.fromkeys(
+        "batch size" if scheme.equal_batches else "batches per epoch" if scheme.whole_epochs else "sampling rate"
+        for scheme in map(scheme_of, shared)
+    )
+    same = "number of steps are the same for both neighboring datasets"
+    return f"{', '.join(names)} and {same}" if names else ""
 
 
 def _about(runs: Sequence[Run], what: str) -> str:
@@ -202,7 +212,7 @@ def report_this(answers: Answers) -> str:
     scope = scope_text(answers.runs, answers.executed, answers.dataset_sizes)
     more = ", and the conditions of its notes were met" if answers.executed else ""
     nothing = not_promised(answers.runs)
-    same = _SAME if all(run.derived_rate == "public" for run in answers.runs) else ""
+    same = f", and if {same}" if (same := _same_numbers(answers.runs)) else ""
     conditions = f"It holds only if {FIXED_SHORT}{same}{more}"
     proven = f"Proven with Calipers {__version__}; {attack}."
     return " ".join(filter(None, (f"{said}, {scope}. {conditions}.", proven, nothing, _not_about_content(answers))))

@@ -16,7 +16,7 @@ from calipers.errors import CalipersError
 from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
-from calipers.scope import in_units, last_batch_matters, neighbors_text, only_side, unit_text
+from calipers.scope import in_units, last_batch_matters, neighbors_text, only_side, taken_as_public, unit_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -110,6 +110,8 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
 def _of_runs(runs: tuple[Run, ...], delta: float, epsilon: Bracket, last_batch: str = "") -> NeighborRelation:
     """What was measured of runs, for the neighbors that they have."""
     words, side = neighbors_text(runs[0]), only_side(runs)
+    constants = dict.fromkeys(name for run in runs for name in taken_as_public(run))
+    words += f" ({' and '.join(constants)} taken as constant)" if constants else ""
     return NeighborRelation(runs[0].adjacency, words, delta, epsilon, last_batch=last_batch, side=side)
 
 

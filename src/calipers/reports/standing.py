@@ -131,5 +131,7 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
         return _BADGES[row.standing]
     if any(run.view == "isolated" for run in answers.runs):
         return _ISOLATED
-    half = only_side(answers.runs) or next((run.adjacency for run in answers.runs if run.adjacency == "zero-out"), "")
-    return Badge(f"proven to hold for {half} only", "plain") if half else _BADGES[Standing.COVERED]
+    if side := only_side(answers.runs):
+        return Badge(f"proven to hold for {side} only", "plain")
+    weaker = any(run.adjacency == "zero-out" for run in answers.runs)
+    return Badge("proven to hold for zero-out, the relation measured", "plain") if weaker else _BADGES[Standing.COVERED]

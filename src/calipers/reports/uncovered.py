@@ -82,9 +82,9 @@ def _size(answers: Answers) -> tuple[str, ...]:
         return ()
     text = (
         "The number of records: no number here covers publishing it, though whoever knows all other records learns "
-        "from it whether this one was among them. It follows also from rate and batch size, or "
-        "from the batches of an epoch and their sizes, so rounding it does not hide it. If it is secret, choose rate "
-        "and number of steps that do not reveal it, and leave all of these out of what is published, also where "
+        "from it whether this one was among them. Rate and batch size, or the batches of an epoch and their sizes, "
+        "give it away too, exactly or nearly, so rounding it does not hide it. If it is secret, choose rate and "
+        "number of steps that do not reveal it, and leave all of these out of what is published, also where "
         "'Report this', 'A paragraph to paste' and 'To sign' have them."
     )
     return (in_units(text, answers.described[0]),)
