@@ -7,11 +7,12 @@ from collections.abc import Callable
 from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import scheme_of
+from calipers.samplers.shuffle import MOST_OF_ONE_RECORD
 from calipers.scope import only_side, other_side
 
-_MOST_BATCHES, _MOST_RECORDS = 1_000_000, 200
-"""Of a shuffled epoch that uses every record, and of one in batches of a single record: beyond them one measurement
-takes some ten seconds, and a search makes up to ten."""
+_MOST_BATCHES = 1_000_000
+"""Of a shuffled epoch that uses every record: beyond it one measurement takes some ten seconds, and a search makes up
+to ten."""
 
 
 def out_of_reach(phases: tuple[Run, ...], most: float, meets: Callable[[tuple[Run, ...]], bool]) -> InputError:
@@ -49,7 +50,7 @@ def searchable(phases: tuple[Run, ...]) -> tuple[Run, ...]:
             and run.adjacency != "add-remove"
             and (not size % batch or run.last_batch == "keep")
         )
-        if whole and size // batch > (_MOST_RECORDS if batch == 1 else _MOST_BATCHES):
+        if whole and size // batch > (MOST_OF_ONE_RECORD if batch == 1 else _MOST_BATCHES):
             raise UnsupportedError(
                 f"No search for noise is made where an epoch has {size // batch:,} shuffled batches and uses every "
                 "record: it would take too long. Use larger batches, or measure a few values of noise_multiplier."

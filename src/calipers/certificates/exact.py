@@ -14,10 +14,9 @@ from calipers.errors import UnsupportedError
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.run import Run
 from calipers.samplers import scheme_of
+from calipers.samplers.shuffle import MOST_OF_ONE_RECORD
 from calipers_verify.steps import NOISE
 
-_MOST_RECORDS = 200
-"""In shuffled batches of one record."""
 _STATED = frozenset(
     (
         "noise_multiplier",
@@ -115,7 +114,7 @@ def _cut(run: Run) -> dict[str, object]:
             f"{run.steps_per_epoch}; give whole epochs, or measure the run without one."
         )
     size, batch = run.sizes
-    if run.sampler == "shuffle" and batch == 1 and size > _MOST_RECORDS:
+    if run.sampler == "shuffle" and batch == 1 and size > MOST_OF_ONE_RECORD:
         raise UnsupportedError(
             f"No certificate can be had for {size:,} shuffled batches of one record: its proof would take too long. "
             "Use larger batches, or measure the run without one."

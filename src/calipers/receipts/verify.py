@@ -58,13 +58,13 @@ class Verified:
     standing: Confirmation
     sentences: tuple[str, ...]
     epsilon: tuple[tuple[float, Bracket], ...] = ()
-    beside: int = 0
+    explanations: int = 0
     """How many of the last sentences say what the others are about, and not why."""
 
     @property
     def wrong(self) -> str:
         """Why it stands so, in one text."""
-        return " ".join(self.sentences[: len(self.sentences) - self.beside])
+        return " ".join(self.sentences[: len(self.sentences) - self.explanations])
 
     def to_dict(self) -> dict[str, object]:
         """For programs."""
@@ -124,8 +124,8 @@ def verify_receipt(record: Mapping[str, Any]) -> Verified:
         )
     deltas = (row["delta"] for row in measured["epsilon"])
     notes = (in_units(f"Note: {note}", runs[0]) for note in large_deltas(runs, tuple(deltas)))
-    beside = (*notes, known, _scope(record))
-    return Verified(worst, (*(text for _, text in said), *beside), found, len(beside))
+    about = (*notes, known, _scope(record))
+    return Verified(worst, (*(text for _, text in said), *about), found, len(about))
 
 
 def with_receipt(checked: Checked, verified: Verified) -> Checked:

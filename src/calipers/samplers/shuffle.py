@@ -116,6 +116,8 @@ class Shuffle(EqualBatches):
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))
 
 
+MOST_OF_ONE_RECORD = 200
+"""Batches of a single record that a search for noise, or a certificate, takes: more of them take minutes."""
 FIXED, SHUFFLED, FULL_EPOCHS = "chua2024:lemB.2", "calipers:shuffled", "calipers:displaced"
 NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Lemma B.2), which show the record in"
 _REMAINDER = (
