@@ -260,7 +260,8 @@ class Run(RunFields, NotebookDisplay):
         """The keys that were given or have a default and mean something; `from_dict` gives back an equal run."""
         record = dataclasses.asdict(self)
         for name, default in OPTIONAL.items():
-            if name not in scheme_of(self).keys or (record[name] == default and name in UNSAID):
+            unsaid = record[name] == default and name in UNSAID and name not in self.named
+            if name not in scheme_of(self).keys or unsaid:
                 record[name] = None
         if self.unit is None:
             record["records_per_unit"] = None

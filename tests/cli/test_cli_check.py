@@ -346,7 +346,10 @@ def test_what_a_run_file_leaves_out_is_said_to_be_assumed(folder) -> None:
         ("sampler = 'shuffle'\nepochs = 2\n", "Assumed, because not given: reshuffle every-epoch."),
         ("sampler = 'shuffle'\nepochs = 2\nreshuffle = 'once'\n", ""),
         ("sampler = 'shuffle'\nepochs = 1\n", "Assumed, because not given: reshuffle every-epoch."),
-        ("sampler = 'poisson'\nepochs = 2\n", "the rate (batch size / number of records) taken as constant."),
+        (
+            "sampler = 'poisson'\nepochs = 2\n",
+            "the rate (batch size / number of records) taken as the same for both neighbors.",
+        ),
         ("sampler = 'poisson'\nepochs = 2\nderived_rate = 'public'\n", ""),
     ],
 )

@@ -20,7 +20,7 @@ SAID = (
 )
 EPOCHS = "dataset_size = 15000\nbatch_size = 8000\nepochs = 40\nnoise_multiplier = 9.0\n"
 UNDIVIDED = "normalization none (the noisy sum is not divided)"
-RATE = "the rate (batch size / number of records) taken as constant"
+RATE = "the rate (batch size / number of records) taken as the same for both neighbors"
 RECEIPT = f"divisor none, adjacency add-remove, view worst-case, perhaps {RATE}, privacy unit one record"
 MIXED = {"dataset_size": 1000, "batch_size": 10, "steps": 200, "noise_multiplier": 2.0, "adjacency": "zero-out"}
 BUDGET = ("--epsilon", "9", "--delta", "1e-5")
@@ -86,7 +86,7 @@ def test_who_names_the_neighbors_of_a_budget_assumes_none(folder) -> None:
 def test_a_public_rate_that_was_stated_is_not_assumed_of_its_receipt(folder) -> None:
     """The receipt does not say so, and `check` said it of its own."""
     text = call("check", "said.receipt.json", *BUDGET)[1]
-    assert "taken as constant" not in text
+    assert "taken as the same for both neighbors" not in text
 
 
 def test_verify_receipt_names_the_facts_that_nobody_declared(folder) -> None:

@@ -138,11 +138,11 @@ def test_a_public_rate_that_nobody_named_is_marked_where_sizes_differ() -> None:
     assert dict(run_section((run,)).blocks[1].rows)["derived rate"] == (
         "public: a constant, the same for both neighboring datasets (assumed)"
     )
-    assert "the rate (batch size / number of records) taken as constant" in words(run)
+    assert "the rate (batch size / number of records) taken as the same for both neighbors" in words(run)
     rated = Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)
     for other in (run.replace(derived_rate="public"), run.replace(adjacency="zero-out"), rated):
         assert "derived rate" not in dict(run_section((other,)).blocks[1].rows)
-        assert "the rate (batch size / number of records) taken as constant" not in words(other)
+        assert "the rate (batch size / number of records) taken as the same for both neighbors" not in words(other)
     moving = dict(run_section((run.replace(derived_rate="moving"),)).blocks[1].rows)
     assert moving["derived rate"] == "moving: the rate is computed from each dataset's own size"
 

@@ -45,7 +45,7 @@ def test_where_one_record_moves_the_number_of_batches_that_it_is_public_is_assum
     """In the note, in what was assumed, among the settings, and in JSON."""
     run = cp.Run(dataset_size=size, **BINS)
     assert said in notes(run)
-    assert "the number of batches taken as constant" in assumed_text([run])
+    assert "the number of batches taken as the same for both neighbors" in assumed_text([run])
     assert "public_number_of_batches" in scope_record([run])["assumed"]
     (row,) = [row for row in run_section([run]).blocks[1].rows if row[0] == "number of batches"]
     assert row[1].endswith("(assumed)")
@@ -73,11 +73,13 @@ def test_the_number_of_batches_of_a_unit_moves_with_all_its_records() -> None:
 def test_of_other_samplers_what_follows_from_the_size_is_assumed_to_be_public() -> None:
     """Rates of cyclic and of truncated Poisson sampling, and the steps of so many epochs."""
     cyclic = cp.Run(dataset_size=210, **BINS | {"sampler": "cyclic-poisson"}, cycle=2)
-    assert "the rate taken as constant, " in assumed_text([cyclic])
+    assert "the rate taken as the same for both neighbors, " in assumed_text([cyclic])
     assert "number of steps" not in assumed_text([cyclic])
-    assert "the number of steps taken as constant" in assumed_text([cyclic.replace(dataset_size=200)])
+    assert "the number of steps taken as the same for both neighbors" in assumed_text(
+        [cyclic.replace(dataset_size=200)]
+    )
     fixed = cp.Run(dataset_size=200, **BINS | {"sampler": "without-replacement"}, adjacency="add-remove")
-    assert "the number of steps taken as constant" in assumed_text([fixed])
+    assert "the number of steps taken as the same for both neighbors" in assumed_text([fixed])
     assert "number of steps" not in assumed_text([fixed.replace(steps=30)])
 
 

@@ -215,3 +215,21 @@ def test_the_epsilon_of_substitute_is_named_where_it_is_a_guarantee(view: str) -
     measured = measure(run, tolerance=0.05)
     answers = dataclasses.replace(answer(measured, Questions()), relations=relations(measured, 1e-5))
     assert ("What the data of a known participant say" in report_this(answers)) is (view == "worst-case")
+
+
+def test_numbers_for_adding_alone_win_against_no_run_with_numbers_for_both() -> None:
+    """Batches without replacement have the larger epsilon, but for both; who was removed is counted in shuffled ones."""
+    both = cp.Run(**SIZES, epochs=1, sampler="without-replacement", adjacency="add-remove")
+    found = cp.compare(adding=ADDED, both=both, removing=REMOVED)
+    epsilons = [answers.epsilon[0].bracket for answers in found.answers]
+    assert epsilons[0].upper < epsilons[1].lower
+    orders = {(verdict.first, verdict.second): verdict.order.value for verdict in found.verdicts}
+    assert orders["adding", "both"] == "second is more private"
+    assert orders["both", "removing"] == "first is more private"
+    assert orders["adding", "removing"] == "not comparable"
+    two = cp.compare(adding=ADDED, both=both)
+    assert two.headline.startswith("both is certainly more private than adding for adding and removing together: ")
+    assert "sees that a record was removed" in two.headline
+    shown = to_text(brief_comparison(found))
+    assert "adding (adding only)" in shown
+    assert "removing (removing only)" in shown

@@ -81,6 +81,10 @@ def test_what_nobody_named_is_settled_and_listed():
     assert named == run
     assert named.assumed == ("derived_rate",)
     assert named.replace(dataset_size=1000).adjacency == "add-remove"
+    said = run.replace(sampler="poisson", derived_rate="public")
+    assert "derived_rate" not in said.assumed
+    assert "derived_rate" not in said.replace(adjacency="add-remove").assumed
+    assert "derived_rate" not in Run.from_dict(said.to_dict()).assumed
 
 
 def test_phases_that_name_no_neighbors_have_common_ones():

@@ -152,10 +152,11 @@ def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
     if listed:
         where = "" if assumed is None else " in the receipt"
         notices.append(f" Assumed{where}, because not given: {', '.join(listed.values())}.")
-    if "derived rate" in listed:
+    if taken := [name for name, words in listed.items() if words.endswith("taken as the same for both neighbors")]:
+        moved = "the rate and the number of steps" if "derived rate" in taken else f"the {' and the '.join(taken)}"
         notices.append(
-            " Fix rate and number of steps as constants in the script: if it computes them from its own data, the "
-            "numbers are not proven."
+            f" Write {moved} into the script as constants: what it computes from its own data is not the same for both "
+            "neighbors, and then the numbers are not proven."
         )
     return f"The numbers are {scope_text(runs)}, and hold only if {FIXED_SHORT}.{isolated}{''.join(notices)}"
 

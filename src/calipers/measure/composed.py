@@ -391,7 +391,7 @@ def adaptive_sign_text(attack: AdaptiveSignAttack, epochs: int) -> str:
         f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "
         f"the running sum of U_t - {math.exp(attack.tuned):.10g} V_t is above {_listed(policy.marks)} respectively, "
         f"and as at first if not. Here x_t = (sum of batch t along u + B)/sigma, {weights}. The certified figure is "
-        "that of a running sum rounded on the way, by fair coins, to a lattice. The score of an epoch is "
+        "that of a running sum rounded on the way, by coins that keep its mean, to a lattice. The score of an epoch is "
         f"log({means}){kept}."
     )
 

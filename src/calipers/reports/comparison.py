@@ -33,7 +33,7 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
 from calipers.run import Run
 from calipers.samplers import scheme_of
-from calipers.scope import only_side, other_side
+from calipers.scope import only_side, unit_name
 
 if TYPE_CHECKING:
     from calipers.curves.tradeoff import TradeoffCurve
@@ -107,19 +107,26 @@ class Comparison(PrintedDisplay):
             slack = f"but for differences below {setting(SLACK)} in the true positive rate"
             return f"{self.winner} is the most private: {proven} {others}, at every false positive rate, {slack}."
         if any(v.order is Order.INCOMPARABLE for v in self.verdicts):
-            return "These runs do not all compare: they promise different things (adjacency, view, or adding alone)."
+            return "These runs do not all compare: they promise different things, as the pairs below say."
         if all(v.order is Order.SAME for v in self.verdicts):
             return f"{' and '.join(self.names)} are equally private (error rates within {setting(SLACK)})."
         for position, row in enumerate(self.answers[0].epsilon):
-            brackets = [answers.epsilon[position].bracket for answers in self.answers]
-            most = min(bracket.upper for bracket in brackets)
-            leading = [name for name, bracket in zip(self.names, brackets, strict=True) if bracket.lower <= most]
-            if len(leading) < len(brackets):
-                least = min(bracket.lower for bracket in brackets if bracket.lower > most)
+            sides = [only_side(answers.runs) for answers in self.answers]
+            mixed, found = len(set(sides)) > 1, [answers.epsilon[position].bracket for answers in self.answers]
+            # Beside runs with numbers for both, one for adding alone has the epsilon of both: none that is finite.
+            ends = [
+                (math.inf, math.inf) if mixed and side else (bracket.lower, bracket.upper)
+                for side, bracket in zip(sides, found, strict=True)
+            ]
+            most = min(upper for _, upper in ends)
+            leading = [name for name, (lower, _) in zip(self.names, ends, strict=True) if lower <= most]
+            if len(leading) < len(ends):
+                least = min(lower for lower, _ in ends if lower > most)
+                least_words = f"at least {floor_digits(least)}" if math.isfinite(least) else "none that is finite"
                 following = "the next has" if len(leading) == 1 else "which of these is undecided; each other has"
                 return (
                     f"At delta = {setting(row.at)} {' or '.join(leading)} certainly has the smallest epsilon, at most "
-                    f"{ceil_digits(most)} ({following} at least {floor_digits(least)}). {self._at_every_rate}"
+                    f"{ceil_digits(most)} ({following} {least_words}). {self._at_every_rate}"
                 )
         return self._at_every_rate
 
@@ -155,7 +162,7 @@ _ALL_OF = {
     Order.SAME: f"Equally private (error rates within {setting(SLACK)})",
     Order.CROSSING: "Neither is more private at every false positive rate, as their curves certainly cross",
     Order.OPEN: "Undecided at some false positive rates, as bounds overlap, between",
-    Order.INCOMPARABLE: "Not comparable, as they promise different things (adjacency, view, or adding alone)",
+    Order.INCOMPARABLE: "Not comparable, as they promise different things",
 }
 
 
@@ -200,11 +207,14 @@ class Judged:
 def order_of(first: Judged, second: Judged) -> Order:
     """FIRST or SECOND only when proven (see the module); SAME for equal runs or when both are proven.
 
-    Guarantees about different neighbors or different adversaries answer different questions.
+    Guarantees about different neighbors or different adversaries answer different questions. Where a run's numbers are
+    for adding alone, removing is told for certain: it is no more private than a run with bounds for both.
     """
     one, other = first.answers, second.answers
     if _terms(one) != _terms(other):
         return Order.INCOMPARABLE
+    if only_side(one.runs) != only_side(other.runs):
+        return Order.FIRST if _covers_both(one) else Order.SECOND if _covers_both(other) else Order.INCOMPARABLE
     if (one.runs, one.stated) == (other.runs, other.stated):
         return Order.SAME
     if shuffles(one.runs, other.runs):
@@ -248,8 +258,8 @@ def compare_judged(names: Sequence[str], judged: Sequence[Judged], files: Sequen
     verdicts = []
     for i, j in combinations(range(len(judged)), 2):
         order = order_of(judged[i], judged[j])
-        if order is Order.INCOMPARABLE:
-            said = _incomparable((names[i], answers[i]), (names[j], answers[j]))
+        if _terms(answers[i]) == _terms(answers[j]) and only_side(answers[i].runs) != only_side(answers[j].runs):
+            said = _beside_one_side((names[i], answers[i]), (names[j], answers[j]), order)
         else:
             said = _sentence(names[i], names[j], order)
         words = " ".join([said, *_single_deltas(names, answers, i, j, order)])
@@ -308,23 +318,29 @@ def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
     return grid
 
 
-def _terms(answers: Answers) -> set[tuple[str, str, str]]:
+def _covers_both(answers: Answers) -> bool:
+    """Whether its proofs are for adding and for removing."""
+    return not only_side(answers.runs) and all(math.isfinite(row.bracket.upper) for row in answers.epsilon)
+
+
+def _terms(answers: Answers) -> set[tuple[str, str]]:
     described = answers.runs if answers.stated is None else (answers.stated,)
-    return {(one.adjacency, one.view, only_side(answers.runs)) for one in described}
+    return {(one.adjacency, one.view) for one in described}
 
 
-def _incomparable(first: tuple[str, Answers], second: tuple[str, Answers]) -> str:
-    """That two runs do not compare, and what keeps them from it."""
-    why, sides = (
-        "they differ in adjacency or view, so they promise different things",
-        [(name, only_side(answers.runs)) for name, answers in (first, second)],
+def _beside_one_side(first: tuple[str, Answers], second: tuple[str, Answers], order: Order) -> str:
+    """The verdict on two runs of which one has finite numbers for adding, or for removing, alone."""
+    if order is Order.INCOMPARABLE:
+        return (
+            f"{first[0]} and {second[0]} do not compare: no finite epsilon is proven for both adding and removing a "
+            f"{unit_name(first[1].runs)}."
+        )
+    better, worse = (first, second) if order is Order.FIRST else (second, first)
+    told = {"adding": "removed", "removing": "added"}[only_side(worse[1].runs)]
+    return (
+        f"{better[0]} is certainly more private than {worse[0]} for adding and removing together: whoever counts the "
+        f"batches of {worse[0]} sees that a {unit_name(worse[1].runs)} was {told}, which its numbers do not cover."
     )
-    for name, side in sides:
-        if side and sides[0][1] != sides[1][1]:
-            why = (
-                f"the numbers of {name} are for {side} one only, and no finite epsilon holds for {other_side(side)} one"
-            )
-    return f"{first[0]} and {second[0]} do not compare: {why}."
 
 
 def _sentence(first: str, second: str, order: Order) -> str:
@@ -334,6 +350,10 @@ def _sentence(first: str, second: str, order: Order) -> str:
         return (
             f"Neither {first} nor {second} is more private at every false positive rate: their trade-off curves "
             "certainly cross."
+        )
+    if order is Order.INCOMPARABLE:
+        return (
+            f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."
         )
     if order is Order.OPEN:
         return f"Which of {first} and {second} is more private is undecided: their bounds overlap."

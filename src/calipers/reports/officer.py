@@ -69,8 +69,9 @@ def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
     )
     standard = (
         "Standard accounting is the add-remove epsilon that a tight accountant for Poisson sampling reports "
-        "(Opacus's PRV accountant reports a little more, and accountants by Renyi differential privacy, RDP, clearly "
-        "more). It assumes that way of drawing batches, whether or not it was used."
+        "(for the same rate and steps Opacus's PRV accountant reports a little more, and accountants by Renyi "
+        "differential privacy, RDP, clearly more; the rate that Opacus computes is 1 / number of batches). It assumes "
+        "that way of drawing batches, whether or not it was used."
     )
     if comparable(answers.runs):
         standard += (

@@ -111,7 +111,7 @@ def _of_runs(runs: tuple[Run, ...], delta: float, epsilon: Bracket, last_batch: 
     """What was measured of runs, for the neighbors that they have."""
     words, side = neighbors_text(runs[0]), only_side(runs)
     constants = dict.fromkeys(name for run in runs for name in taken_as_public(run))
-    words += f" ({' and '.join(constants)} taken as constant)" if constants else ""
+    words += f" ({' and '.join(constants)} taken as the same for both neighbors)" if constants else ""
     return NeighborRelation(runs[0].adjacency, words, delta, epsilon, last_batch=last_batch, side=side)
 
 
