@@ -218,7 +218,7 @@ def test_the_epsilon_of_substitute_is_named_where_it_is_a_guarantee(view: str) -
 
 
 def test_numbers_for_adding_alone_win_against_no_run_with_numbers_for_both() -> None:
-    """Batches without replacement have the larger epsilon, but for both; who was removed is counted in shuffled ones."""
+    """Batches without replacement have the larger epsilon, but for both; shuffled ones show who was removed."""
     both = cp.Run(**SIZES, epochs=1, sampler="without-replacement", adjacency="add-remove")
     found = cp.compare(adding=ADDED, both=both, removing=REMOVED)
     epsilons = [answers.epsilon[0].bracket for answers in found.answers]
