@@ -4,7 +4,8 @@ Prints a table of what is in ``src/calipers`` now, and checks nothing: the figur
 
     PYTHONPATH=src OMP_NUM_THREADS=1 python tests/drivers/house_figures.py     # or: make house
 
-`--circles`, `--types` and `--constants` list what is counted.
+`--circles` and `--types` list what is counted; `--constants` lists every chosen number of `pld` with its value and its
+effect, as its docstring says it.
 """
 
 from __future__ import annotations
@@ -43,21 +44,25 @@ class Module:
         """Functions and methods."""
         return (node for node in ast.walk(self.tree) if isinstance(node, Function))
 
-    def constants(self) -> list[str]:
-        """Names in capitals that the module gives numbers, or collections of numbers, each name counted."""
+    def chosen(self) -> list[tuple[list[str], str, str]]:
+        """Assignments of numbers to names in capitals: the names, the value, and the docstring that follows."""
         found = []
-        for node in self.tree.body:
+        for node, after in zip(self.tree.body, [*self.tree.body[1:], None], strict=True):
             if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
                 continue
-            numbers = [
-                leaf
-                for leaf in ast.walk(node.value)
-                if isinstance(leaf, ast.Constant) and type(leaf.value) in (int, float)
-            ]
+            leaves = [leaf for leaf in ast.walk(node.value) if isinstance(leaf, ast.Constant)]
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
-            found += [name for name in names if numbers and name.isupper()]
+            names = [name for name in names if name.isupper()]
+            if names and any(type(leaf.value) in (int, float) for leaf in leaves):
+                documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                said = " ".join(str(after.value.value).split()) if documented else ""  # type: ignore[union-attr]
+                found.append((names, ast.unparse(node.value), said))
         return found
+
+    def constants(self) -> list[str]:
+        """Names in capitals that the module gives numbers, or collections of numbers, each name counted."""
+        return [name for names, _, _ in self.chosen() for name in names]
 
     def decorated(self, wanted: tuple[str, ...], methods_too: bool = True) -> int:
         """How many functions have such a decorator."""
@@ -202,7 +207,11 @@ def main() -> None:
     if chosen.types:
         print("\n".join(f"{name}: {', '.join(places)}" for name, places in repeated_types(listed).items()))
     if chosen.constants:
-        print("\n".join(f"{m.name}: {', '.join(m.constants())}" for m in listed if m.room == "pld" and m.constants()))
+        for module in listed:
+            if module.room == "pld" and module.constants():
+                print(f"{module.name}")
+                for names, value, effect in module.chosen():
+                    print(f"  {', '.join(names)} = {value[:60]}: {effect}")
     if not (chosen.circles or chosen.types or chosen.constants):
         for label, value in table(listed):
             print(f"| {label} | {value} |")

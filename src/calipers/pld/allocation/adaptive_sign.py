@@ -49,9 +49,11 @@ _BLOCKS, _MOST_BLOCKS = 42.0, 60.0
 _RESOLUTION, _SHARE = 0.04, 1.2
 """Resolution of the multi-resolution grid; for one epoch no more than this divided by the number of blocks."""
 _MARK_DIGITS = 6
+"""Digits of the marks and the threshold of a policy: whoever replays the attack reads them."""
 _FAR, _FAR_OF_PMFS = 4.0, 40.0
 """Scores are cut off at this multiple of T k: beyond it a single round decides the test, at all k that matter."""
 _LOWEST_LOG_TAIL = -560.0
+"""The log of the least probability that is looked at: deeper, products of probabilities leave the doubles."""
 _AHEAD = 1.2
 """With several epochs a policy is made for this multiple of an epoch's share of epsilon: the last jumps count most."""
 

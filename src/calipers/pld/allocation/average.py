@@ -60,24 +60,35 @@ from calipers.pld.core.pmf import ATOM_ROUNDING, PrivacyLossPmf
 from calipers.pld.core.source import TwoSidedPair
 
 _NODES, CELL_WEIGHTS = np.polynomial.legendre.leggauss(8)
+"""Gauss-Legendre rule of a cell."""
 _CELL_WIDTH = 0.05
+"""Width of the cells that the normal density is integrated over, in deviations of the noise."""
 SIGMA = Domain(0.1, 100.0)
+"""Noise multipliers that an epoch of one pass may have."""
 LITTLE = Domain(0.06, 100.0)
 """What one pair can have: a record that sits in the same batch in every epoch is seen at sigma / sqrt(E)."""
 ROUNDS = Domain(1, 10**11, integer=True)
+"""Batches of an epoch."""
 _LOWEST_LOG_TAIL = -560.0
+"""The log of the least probability that is looked at: deeper, products of probabilities leave the doubles."""
 FINEST_RESOLUTION = 0.02
 """Where a PLD is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
 _RESOLUTIONS, _COARSE = (0.02, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0), 0.12
+"""Cells that PLDs are built with, so that questions share them; little noise has those from the second number on."""
 _DEEP = -70.0
+"""Deeper PLDs, and coarse ones, have no masses under P: nobody asks for them."""
 _LITTLE_NOISE, _SHALLOWEST = 0.3, -52.0
 """Where PLDs are long to build, and the depth of the one that epsilons, curves and distances share there."""
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
 _DEPTHS = 26.0
+"""Depths come in steps of this size (of a log), so that questions share PLDs."""
 _SINGLE_MARGIN, _SINGLE_CURVE = 11.0, -39.0
+"""How much deeper than its curve the PLD of a single epoch is, and the depth that usual curves share."""
 _MASS_ERROR_TERM = 1e-8
+"""Masses that are known no better than this share are made to add up to 1, and ratios pay for it,"""
 _SHIFT_ERROR_TERM = 1e-6
+"""if that moves them by less than this (of a log)."""
 
 
 def normal_cells(ends: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -29,7 +29,9 @@ from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 SMALLEST_PROBABILITY = 1e-290
+"""Tests with a rarer error are left out: its digits are lost."""
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+"""Of the normal density."""
 
 
 @dataclass(frozen=True)

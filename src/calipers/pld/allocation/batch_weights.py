@@ -49,6 +49,7 @@ _PLACES, _NEAREST, _FARTHEST = 110, 1e-3, 1e7
 _TANGENTS = 64
 """Points y at which 1/g is compared with a tangent."""
 _HEAVY = 0.1
+"""Resolution of the grid on which the few heavy batches are summed."""
 _FEW = 2.0
 """How much coarser the sum of the few heavy batches is kept than that of the many."""
 _LOSSES, _LARGEST_LOSS = (1.0, 2.0, 4.0, 8.0), 0.9

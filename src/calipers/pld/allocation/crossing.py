@@ -17,6 +17,7 @@ CELL = 0.002
 _NEAR, _VERY_NEAR = 0.15, 0.02
 """Of epsilon: so near to two values, or to one of them, nobody need look again."""
 _LOOKS, _ENDS = 12, 16
+"""Steps of the search for a crossing, and ends of cells that are evaluated, at most: more only cost time."""
 
 
 class Crossing:

@@ -34,7 +34,9 @@ Payoff = Callable[[FloatArray], FloatArray]
 LONGEST = 1 << 18
 """Places of a window at most."""
 _RATES = 40
+"""Rates at which Chernoff bounds are tried."""
 _LARGEST_EXPONENT, _NO_BOUND = 400.0, 1e100
+"""The largest exponent of a Chernoff bound that is tried, and what stands for a bound that no double holds."""
 _MOST_ADDED = 8.1e-5
 """The share of an answer that may be added to it; where more would be, there is none."""
 _DEEPER, _ASIDE, _DIGITS = 18.0, 26.0, 6.0

@@ -37,14 +37,18 @@ _SLACK = 1.0 + 1e-9
 EXPONENTS = (2.0, 3.5, 5.0, 7.0, 9.0, 11.0, 12.5, 14.0, 16.0, 18.0)
 """Minus the logarithms of what may be left uncovered."""
 _POOLS = (1, 2, 3, 4, 6, 8, 11, 15, 20, 28, 40, 60)
+"""Numbers of batches in a pool that are tried; more are tighter for long epochs."""
 _EVEN = 0.3
 """Numbers of batches of a pool to try, as long as so much of the square of one is at most that of an epoch."""
 _SMALL_BATCH, _EXPOSED_ALONE = 64, 1e-8
+"""With smaller batches what is exposed decides alone below the second number: nodes are twice as far apart there."""
 _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
+"""Resolution and depth of the rough sums by which choices are made: they decide how tight a bound is."""
 _FIRST_SCAN, _SCAN_RATIO, _LAST_SCAN, _SCANNED = 1.0, 3.0, 4.0, 1e-20
 """Epsilons at which choices are made: the first in deviations of log L, the last in those of one release; values below
 the last number are not looked at."""
 _LOG_TAIL = -40.0
+"""Depth of the sums that give a bound."""
 _FEWEST, _LARGEST_WIDTH = 4, 3.0
 """Batches of an epoch, and deviations of the noise of a gradient, with which the rule of rejection is tried."""
 _WORSE, _ALIKE = 1.02, 0.25

@@ -10,6 +10,7 @@ import numpy as np
 from calipers.numerics.types import FloatArray
 
 _HALVES = np.array([0.5, 1.0, 0.5])
+"""Weights of the trapezoidal rule."""
 _BLOCK, _ALONE = 64, 128
 """Rows are convolved in blocks of so many places, but for those of at most so many."""
 

@@ -70,16 +70,21 @@ class Effort:
     rare: float = 1.0
 
 
-_FEW_CELLS = (0.0, 0.006, 0.035, 0.14, 0.36, 0.64, 0.86, 0.965, 0.994, 1.0)
-_MANY_CELLS = (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0)
-_BETWEEN = (0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993, 0.9985, 0.9995)
-_FEWEST_CELLS = (0.0, 0.02, 0.15, 0.5, 0.85, 0.98, 1.0)
+_FEWEST_CELLS, _FEW_CELLS, _MANY_CELLS, _BETWEEN = (
+    (0.0, 0.02, 0.15, 0.5, 0.85, 0.98, 1.0),
+    (0.0, 0.006, 0.035, 0.14, 0.36, 0.64, 0.86, 0.965, 0.994, 1.0),
+    (0.0, 0.003, 0.012, 0.04, 0.12, 0.22, 0.4, 0.6, 0.78, 0.88, 0.96, 0.988, 0.997, 1.0),
+    (0.007, 0.025, 0.075, 0.17, 0.3, 0.5, 0.7, 0.83, 0.925, 0.975, 0.993, 0.9985, 0.9995),
+)
+"""Ends of 6, 9 and 13 intervals of controls, denser where controls are extreme, and what halves the last ones."""
 _MOST_CELLS = tuple(sorted({*_MANY_CELLS, *_BETWEEN}))
-ROUGH = Effort(0.4, _FEWEST_CELLS, 4, 240, 1e5, rare=2.0)
-QUICK = Effort(0.25, _FEW_CELLS, 6, 400, 4e5, rare=2.0)
-USUAL = Effort(0.16, _MANY_CELLS, 8, 640, 6e5)
-FINE = Effort(0.1, _MOST_CELLS, 16, 800, 2e8)
-FINEST = Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6)
+ROUGH, QUICK, USUAL, FINE, FINEST = (
+    Effort(0.4, _FEWEST_CELLS, 4, 240, 1e5, rare=2.0),
+    Effort(0.25, _FEW_CELLS, 6, 400, 4e5, rare=2.0),
+    Effort(0.16, _MANY_CELLS, 8, 640, 6e5),
+    Effort(0.1, _MOST_CELLS, 16, 800, 2e8),
+    Effort(0.1, _MOST_CELLS, 16, 800, 2e8, 1e-6),
+)
 """For hints, for the nodes of a PLD, for single questions, and either where a tolerance asks for it."""
 _SPREADS, _ONE_START = 5.0, 3.5
 """How many deviations of the sum the grid reaches beyond its start and beyond 0, and how many where nothing is asked
@@ -97,9 +102,11 @@ _LARGEST_SHIFT, _LARGEST_EPSILON = 2.6, 20.0
 _SHORTEST = 8
 """Blocks of fewer rounds gain nothing over a sum of worst-case terms."""
 _LONGEST = 40_000
+"""Places of a grid, beyond which it is divided into blocks."""
 _NEGLIGIBLE = 1e-3
 """Of the worth of all rounds, about: what terms hold beyond the grid of a block."""
 _RATES, _LARGEST_EXPONENT = 48, 300.0
+"""Rates at which Chernoff bounds are tried, and the largest exponent."""
 _MOST_PAIRS, _PAIRS_AT_ONCE = 100_000_000, 2_000_000
 """Pairs of values that are looked at where transforms have no digits, some 20 MB at a time."""
 

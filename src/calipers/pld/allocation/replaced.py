@@ -57,9 +57,11 @@ from calipers.pld.core.profile_pmf import pmf_of_profile
 from calipers.pld.core.source import TwoSidedPair
 
 _LOWEST_LOG_TAIL = -560.0
+"""The log of the least probability that is looked at: deeper, products of probabilities leave the doubles."""
 FINEST_RESOLUTION = 0.05
 """Where a PLD is built in a second; a smaller resolution gives this one, which is as valid, only less tight."""
 _COARSE, _DEPTHS = 0.2, 6.0
+"""Coarser PLDs than this are built as asked, all others with the finest cells; and depths come in such steps."""
 _GRID = 2.0
 """Resolution of a multi-resolution grid, in units of that of the PLD: connecting nodes costs more than rounding
 terms.
@@ -71,11 +73,13 @@ _FAR, _NEGLIGIBLE, _SHALLOWER = 18.0, 8.0, 6.0
 """Where the divergence is less than e^18 times the smallest that was asked for, every other node will do; PLDs end at
 e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
+"""Depth at which the first node, the advantage, is computed."""
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a PLD are resolved; what counts as a value of nothing."""
 _ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.018
 """Resolutions of the multi-resolution grids that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
+"""Tests are tuned anew where proof and test differ by more than this share."""
 
 
 @lru_cache(maxsize=512)

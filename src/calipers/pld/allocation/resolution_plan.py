@@ -31,10 +31,13 @@ _RARE = 0.02
 _STEEPNESS = 0.22
 """Spacing over distance, in units of eta times the width of the log of a term: level 0 reaches 9 spreads at width 1."""
 _COARSEST_GRAIN = 1.0 / 24.0
+"""Spacing over distance, at most."""
 _CLEAR_OF_ZERO = 4.0
+"""Where the least sum is within so many steps of 0, levels are centered at 0."""
 _WIDEST = 700.0
 """Logarithm of the largest quotient of two ratios of one term that is a double."""
 _RATES_PER_FACTOR = 2.0
+"""Rates tried for every factor of two."""
 
 
 def typical(values: FloatArray, weights: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:

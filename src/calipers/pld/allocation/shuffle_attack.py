@@ -47,18 +47,26 @@ from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AttainedPair
 
 _PRESENT, _ABSENT = 2.0, 1.0
+"""Lengths, in units of C, by which a batch moves with the record against the others, and without it."""
 _TEST_RESOLUTION = 0.025
+"""Resolution of the multi-resolution grids that give an answer."""
 _ROUGH_RESOLUTION, _SEARCH_RESOLUTION = 0.15, 0.04
+"""The same for a first look, and for tuning."""
 _CLEARLY_LESS, _MUCH_LESS = 0.99, 0.5
 """Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it, or
 not even better tuned ones."""
 _THE_SAME = 1e-5
+"""Tuning ends where two epsilons differ by less than this share."""
 _PMF_RESOLUTION = 0.06
+"""Resolution of the multi-resolution grids of a PLD."""
 _FINEST_RESOLUTION = 0.02
+"""Where a PLD of tests is built in a second; a smaller resolution gives this one."""
 _USUAL_LOG_TAIL, _LOWEST_LOG_TAIL = -40.0, -560.0
+"""Depth of most answers, and the largest one: deeper, products of probabilities leave the doubles."""
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
+"""How much above the least score scores begin, as a share of their range below 0."""
 _HIGH_NOISE, _ROUGHLY, _NEGLIGIBLE = 1e-7, 0.1, 12.0
 """Once tests show less than the first, multi-resolution grids may be this rough. Tests end where they show e^12 times
 what was asked for, as a proof does, and tests on the largest observation are left."""

@@ -61,6 +61,7 @@ _FAR = 2e-12
 _NEGLIGIBLE = 10.0
 """Profiles end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
+"""The log of the least probability that is looked at: deeper, products of probabilities leave the doubles."""
 _WORTH, _RARE = 0.998, 1e-7
 """Where one control for every threshold is not tried: it gains little, or what it is about hardly happens."""
 _CUT = 16.0

@@ -55,11 +55,15 @@ from calipers.pld.allocation.resolution_plan import resolution_plans, typical
 from calipers.pld.allocation.worst_case_term import WorstCaseTerm
 
 _CELL, _PLAIN_CELL = 0.05, 0.2
+"""Cells of a term, and of one by which only choices are made, in deviations of the noise."""
 _LITTLE_NOISE, _FEW_ROUNDS = 2.0, (64, 10_000)
 """Shift of one release from which on, and rounds up to which, sums near 0 are resolved."""
 _DEEPEST = -620.0
+"""The least log tail of a sum: deeper, products of probabilities leave the doubles."""
 _LARGEST_ERROR = 0.1
+"""Where masses have fewer digits than this the sum bounds nothing."""
 _SELDOM = 1e-5
+"""How often an epoch may have a term beyond those that its range is chosen by: such terms are clipped."""
 _SPREADS = 6.0
 """How often a term of the size of the upper end may fail to make up for another one, and how many deviations of the sum
 it has to make up for."""

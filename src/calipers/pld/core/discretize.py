@@ -23,8 +23,10 @@ from calipers.pld.core.smooth_part import SmoothPart
 _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)}
 """Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
+"""Ellipses on which the integrand is bounded, for the error of a Gauss-Legendre rule: their radii."""
 _LOG_RHO = np.log(_RHO)
 _MOST_CELLS = 60_000
+"""Cells of a step, at most; of more, wide ones are made wider."""
 _ALLOWED_CELLS = 500_000
 """More are refused. A step whose means are 4000 deviations apart, an epsilon of millions, needs so many."""
 _MANY_CELLS = {6: 4_000, 12: 400}

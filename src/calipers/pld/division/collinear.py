@@ -33,14 +33,18 @@ from calipers.pld.core.source import AttainedPair
 from calipers.pld.division.folded import RAREST, WIDEST, cell_width, interval_mass, log_interval_mass
 
 DIRECTION = Domain(-1.0, 1.0)
+"""Cosines."""
 RATIO_ERROR = 2e-15
 """Of the difference of two logarithms."""
 _SPARE, _DEEP = 30.0, 300.0
 """How far below e^log_tail the probability of batch sizes left out lies: where sizes are many, and where they are few.
 """
 _MOST_TERMS = 4_000_000
+"""Components times cells of an attack, at most: then cells are wider."""
 _MOST_FAR_TERMS = 300_000
+"""Up to so many, masses are computed as logarithms, which keep their digits far out."""
 _CHUNK = 250_000
+"""Numbers that are held together, which bounds memory."""
 
 
 @dataclass(frozen=True)

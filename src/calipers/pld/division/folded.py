@@ -27,6 +27,7 @@ _RULES = [
 ]
 """The largest |c| r for which a rule has a relative error below 2e-14, and the rule."""
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
+"""Of the normal density."""
 RAREST = -680.0
 """Log of the least mass of a cell that sums of `interval_mass` may be read from: what that leaves out is far rarer."""
 WIDEST = 0.3

@@ -26,6 +26,7 @@ from calipers.numerics.types import FloatArray
 BEYOND_DOUBT = 100.0
 """Deviations between two lengths beyond which they are distinguished: both errors of the test are below e^-1000."""
 _SLACK = 1e-11
+"""Covers the rounding of logarithms of error rates."""
 _POWERS = (1e-9, 1e-3, 0.1, 0.5, 0.9, 0.99, 0.999)
 """False negatives of a test are at least 1e-16 in double precision; power is given by its logarithm."""
 

@@ -30,6 +30,7 @@ from calipers.pld.division.cells import thinned_product
 from calipers.pld.subsampling.fixed_size import subsampled
 
 _FACTOR_NODES, _NODES = 400, 2_000
+"""Nodes that two factors, and their product, are thinned to: more are tighter."""
 
 
 @implements("calipers:moving-rate")

@@ -42,8 +42,11 @@ _MOST_SIZES_WITH_LENGTH, _MOST_LENGTHS = 2_000, 96
 _MOST_CELLS = 3_000
 """Of the coordinate."""
 _MOST_TERMS = 1_000_000
+"""Batch sizes times cells, at most: then cells are wider."""
 _MOST_ATOMS = 4_000
+"""Batch sizes that are told apart, at most: more are put together."""
 _MOST_REVEALED = 300.0
+"""Logs of ratios beyond which a batch size counts as telling the datasets apart."""
 
 
 @implements("calipers:collinear-attack")

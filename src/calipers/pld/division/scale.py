@@ -29,7 +29,9 @@ from calipers.pld.core.pair import Pair
 from calipers.pld.core.smooth_part import SmoothPart
 
 DEGREES = Domain(1, 10**15, integer=True)
+"""Dimensions of a model."""
 DIVISOR = Domain(1, 2**53, integer=True)
+"""Divisors: whole numbers that a double counts exactly."""
 _WIDEST_RANGE = 10_000.0
 """Beyond so many deviations between the two PLDs there is no privacy left to measure."""
 _SLACK = 1e-11

@@ -16,6 +16,7 @@ from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.types import FloatArray
 
 DEEPEST = -690.0
+"""Log of the least probability of a batch size that is counted; the rest is charged."""
 
 
 @dataclass(frozen=True)
