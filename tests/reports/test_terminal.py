@@ -149,7 +149,8 @@ def test_a_delta_that_lets_records_out_is_noted():
         (60_000, 1e-6, ""),  # what the note asks for: 0.1/N, rounded down
         (60_000, 2e-6, "such as delta = 1e-6."),
         (10_000, 1e-5, ""),
-        (10_001, 1e-5, "is not far below 1/N = 1/10,001"),
+        (10_050, 1e-5, ""),  # a tenth of 1/N but for half a percent
+        (11_001, 1e-5, "is not far below 1/N = 1/11,001"),
     ],
 )
 def test_a_delta_above_a_tenth_of_one_in_n_is_noted(size, delta, said):

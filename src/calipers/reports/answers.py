@@ -222,10 +222,10 @@ def meaningless(answers: Answers) -> Iterator[str]:
 
 
 def large_deltas(runs: Sequence[Run], deltas: Sequence[float]) -> Iterator[str]:
-    """A note for each delta above a tenth of 1/N."""
+    """A note for each delta clearly above a tenth of 1/N."""
     size = runs[0].dataset_size if runs else None
     for delta in deltas:
-        if size is not None and delta * size > 0.1 * (1 + 1e-9):
+        if size is not None and delta * size > 0.11:
             better = 10.0 ** math.floor(math.log10(0.1 * (1 + 1e-9) / size))
             yield (
                 f"delta = {setting(delta)} is {'not' if delta * size >= 1 else 'not far'} below 1/N = "

@@ -58,14 +58,18 @@ def reading_section(answers: Answers, without: Collection[str] = ()) -> Section:
     who, compared = unit_words(answers), _compared(answers)
     asked = question_text(relation(answers), unit_name(answers.described), only_side(answers.runs))
     yes, no = verdicts(relation(answers))
+    divided = (
+        "That changes nothing if the number is a public constant; if a script computes it from its data (as rate x "
+        "number of records), one record can change the scale of all noise, and epsilon can be many times as large."
+    )
+    if relation(answers) in ("zero-out", "substitute"):
+        divided = "That changes nothing if the number is the same for both datasets."
     training = (
         "DP-SGD trains in steps. Each takes a batch of records, limits what every record adds to a sum (its gradient, "
         "clipped), and adds random noise to it; the noise multiplier is the size of the noise compared with the most "
-        "that one record can add. The noisy sum may then be divided by a number. That changes nothing if the number is "
-        "a public constant; if a script computes it from its data (as rate x number of records), one record can change "
-        "the scale of all noise, and epsilon can be many times as large. An epoch is one pass over the data, or as "
-        "many steps as a pass would take. What counts as released is every noisy sum; whoever sees only the trained "
-        "model sees less."
+        f"that one record can add. The noisy sum may then be divided by a number. {divided} An epoch is one pass over "
+        "the data, or as many steps as a pass would take. What counts as released is every noisy sum; whoever sees "
+        "only the trained model sees less."
     )
     standard = (
         "Standard accounting is the add-remove epsilon that a tight accountant for Poisson sampling reports "
@@ -249,7 +253,8 @@ def _about_proof(answers: Answers) -> str:
     return (
         f"{proof} They hold also for a {name} that is known to be in the data; then a report with adjacency {others} "
         "has the same table, with other numbers that hold as well, and the smallest may be quoted. That is so for this "
-        f"table only: an epsilon for what the data of a known {name} say is that of substitute."
+        f"table and for 'Singling out anybody' only: an epsilon for what the data of a known {name} say is that of "
+        "substitute."
     )
 
 

@@ -90,7 +90,9 @@ def measurement_sections(
         Section(
             "A paragraph to paste",
             (
-                Prose(_PASTE + _as_facts(answers) + _SIZE * names_size(answers)),
+                Prose(
+                    _PASTE + _as_facts(answers) + _SIZE * (names_size(answers) and relation(answers) == "add-remove")
+                ),
                 Quote(paragraph(answers, measurement.tolerance)),
             ),
         ),
@@ -120,8 +122,9 @@ def change_section(found: Sequence[Remedy]) -> Section:
 
 
 _ALWAYS = (
-    "No single change was found that is measured to lower these numbers. More noise, fewer steps and a smaller share "
-    "of the data per batch do; `calipers calibrate` finds the noise for a target."
+    "No other sampler, divisor or last batch was found that is measured to lower these numbers. Each of these lowers "
+    "them: more noise, fewer steps, a smaller share of the data per batch. `calipers calibrate` finds the noise for a "
+    "target."
 )
 _LEFT_OUT = (
     f"Settings marked {ASSUMED_MARK} were not given. Before you sign, ask whether the training had them; adjacency, "

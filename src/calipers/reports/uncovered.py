@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calipers.reports.answers import Answers
 from calipers.reports.document import Items, Section
-from calipers.reports.officer import differ_text, unit_words
+from calipers.reports.officer import differ_text, relation, unit_words
 from calipers.reports.words import watched_text
 from calipers.scope import in_units
 
@@ -80,6 +80,10 @@ def _size(answers: Answers) -> tuple[str, ...]:
     """That this report gives away the number of records."""
     if not names_size(answers):
         return ()
+    if relation(answers) in ("zero-out", "substitute"):
+        same = "The number of records: both neighbors have it, so publishing it shows nothing that these numbers are "
+        same += "about. It may show whether a record was in the data at all, which is another question (add-remove)."
+        return (in_units(same, answers.described[0]),)
     text = (
         "The number of records: no number here covers publishing it, though whoever knows all other records learns "
         "from it whether this one was among them. Rate and batch size, or the batches of an epoch and their sizes, "
