@@ -251,7 +251,7 @@ def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
         notes.append(
             "The noisy sum is divided by a constant: a number that is written down, not computed from the data. Where "
             "a script computes it from its data (rate x number of records, number of records / number of batches, the "
-            "size of the batch), one record changes the scale of all noise, and these numbers do not hold: describe "
+            "size of the batch), one record changes the scale of noise, and these numbers do not hold: describe "
             "that divisor (normalization = 'expected', 'floor' or 'realized')."
         )
     if phases[0].adjacency == "substitute":
