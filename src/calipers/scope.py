@@ -22,13 +22,8 @@ DIVISORS = {
     "floor": "the noisy sum is divided by floor(N q)",
     "realized": "the noisy sum is divided by the realized batch size",
 }
-SUMS = {
-    "none": "undivided noisy sums",
-    "constant": "noisy sums divided by a constant that neighboring datasets share",
-    "expected": "noisy sums divided by the expected batch size N q",
-    "floor": "noisy sums divided by floor(N q)",
-    "realized": "noisy sums divided by the realized batch size",
-}
+SUMS = {name: f"noisy sums{words.removeprefix('the noisy sum is')}" for name, words in DIVISORS.items()}
+SUMS["none"] = "undivided noisy sums"
 VIEWS = {
     "worst-case": "the adversary may choose all other records and, step by step, all gradients",
     "isolated": "the adversary sees only the differing record's own noisy contribution",
@@ -70,10 +65,15 @@ def unit_text(run: Run) -> str:
     return f"one {run.unit} with up to {run.records_per_unit:,} records"
 
 
+def differing(adjacency: str, run: Run) -> str:
+    """What neighbors of such a relation differ by. A unit is replaced by one with as many records, so N stays."""
+    equal = " by one with equally many" if adjacency == "substitute" and run.records_per_unit > 1 else ""
+    return in_units(f"{NEIGHBORS[adjacency]} {unit_text(run)}{equal}", run)
+
+
 def neighbors_text(run: Run) -> str:
     """What neighbors differ by; where only one of adding and removing a record is meant, which."""
-    unit = unit_text(run)
-    return in_units(scheme_of(run).neighbors(run, unit) or f"{NEIGHBORS[run.adjacency]} {unit}", run)
+    return in_units(scheme_of(run).neighbors(run, unit_text(run)) or differing(run.adjacency, run), run)
 
 
 def only_side(runs: Sequence[Run]) -> str:

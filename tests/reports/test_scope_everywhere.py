@@ -18,6 +18,7 @@ from calipers.reports.report import brief_measurement, report_measurement
 from calipers.reports.terminal import to_text
 from calipers.run import ADJACENCIES
 from calipers.samplers import SAMPLERS
+from calipers.scope import neighbors_text
 
 SIZES = {"dataset_size": 62, "batch_size": 10, "noise_multiplier": 2.0}
 KEYS = {
@@ -153,3 +154,13 @@ def test_runs_that_name_no_neighbors_are_compared_for_common_ones() -> None:
     assert {run.adjacency for answers in found.answers for run in answers.runs} == {"zero-out"}
     named = cp.compare(poisson.replace(adjacency="add-remove"), shuffled.replace(adjacency="zero-out"))
     assert "do not compare" in " ".join(named.sentences)
+
+
+def test_a_replaced_unit_has_as_many_records_as_before() -> None:
+    """Else the dataset's size changes, which moves rates, steps and divisors that are computed from it."""
+    run = cp.Run(
+        sample_rate=0.01, steps=5, noise_multiplier=1.0, unit="user", records_per_unit=3, adjacency="substitute"
+    )
+    assert neighbors_text(run) == "substituting one user with up to 3 records by one with equally many"
+    assert neighbors_text(run.replace(records_per_unit=1)) == "substituting one user"
+    assert neighbors_text(run.replace(adjacency="zero-out")).endswith("one user with up to 3 records")

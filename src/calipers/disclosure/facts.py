@@ -37,7 +37,8 @@ from calipers.scope import (
 _NEIGHBORS = {
     "add-remove": "Neighboring datasets differ by the presence of {unit} (unbounded differential privacy).",
     "zero-out": "In the neighboring dataset {unit} contributes nothing; the number of records is the same.",
-    "substitute": "Neighboring datasets differ in the content of {unit} (bounded differential privacy).",
+    "substitute": "Neighboring datasets have the same size and differ in the content of {unit} (bounded differential "
+    "privacy).",
 }
 _VIEWS = {
     "worst-case": "The adversary sees every update of the training and may choose all other records and, step by step, "

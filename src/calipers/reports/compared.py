@@ -38,7 +38,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
 from calipers.reports.sections import ROUNDED, notes_section, subject_file
 from calipers.reports.words import describe_subject
-from calipers.scope import easier_text, only_side, other_side, unit_text
+from calipers.scope import differing, easier_text, only_side, other_side
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -154,8 +154,8 @@ def _relation(names: Sequence[str], compared: Sequence[Answers]) -> tuple[Prose,
         return ()
     (name,) = found
     runs = [run for answers in compared for run in answers.runs]
-    units = {unit_text(run) for run in runs} or {"one record"}
-    words = f"All runs have the same neighboring relation, {name}: {NEIGHBORS[name]} {' or '.join(sorted(units))}."
+    differ = {differing(name, run) for run in runs} or {f"{NEIGHBORS[name]} one record"}
+    words = f"All runs have the same neighboring relation, {name}: {' or '.join(sorted(differ))}."
     if runs:
         nobody = all("adjacency" in run.assumed for run in runs)
         words += (

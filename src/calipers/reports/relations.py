@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError
-from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
-from calipers.scope import in_units, last_batch_matters, neighbors_text, only_side, taken_as_public, unit_text
+from calipers.scope import differing, last_batch_matters, neighbors_text, only_side, taken_as_public
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -83,11 +82,11 @@ def _watched(adjacency: str, seen: OtherNeighbors, measurement: Measurement, del
     from calipers.measure import measure
 
     if not seen.runs:
-        return NeighborRelation(adjacency, _named(adjacency, measurement.runs[0]), delta, None, seen.why)
+        return NeighborRelation(adjacency, differing(adjacency, measurement.runs[0]), delta, None, seen.why)
     try:
         epsilon = measure(seen.runs, tolerance=measurement.tolerance).epsilon(delta)
     except CalipersError as error:
-        return NeighborRelation(adjacency, _named(adjacency, measurement.runs[0]), delta, None, str(error))
+        return NeighborRelation(adjacency, differing(adjacency, measurement.runs[0]), delta, None, str(error))
     if not seen.attained:
         epsilon = replace(epsilon, lower=0.0)
     return _of_runs(seen.runs, delta, epsilon)
@@ -97,7 +96,7 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
     from calipers.measure import measure
 
     adjacency, last_batch = change["adjacency"], change.get("last_batch", "")
-    words = _named(adjacency, runs[0])
+    words = differing(adjacency, runs[0])
     try:
         changed = tuple(_with(run, change) for run in runs)
         words = neighbors_text(changed[0])
@@ -113,11 +112,6 @@ def _of_runs(runs: tuple[Run, ...], delta: float, epsilon: Bracket, last_batch: 
     constants = dict.fromkeys(name for run in runs for name in taken_as_public(run))
     words += f" ({' and '.join(constants)} taken as the same for both neighbors)" if constants else ""
     return NeighborRelation(runs[0].adjacency, words, delta, epsilon, last_batch=last_batch, side=side)
-
-
-def _named(adjacency: str, run: Run) -> str:
-    """What such neighbors differ by, where nothing more is known of a run that has them."""
-    return in_units(f"{NEIGHBORS[adjacency]} {unit_text(run)}", run)
 
 
 def _with(run: Run, change: dict[str, str]) -> Run:
