@@ -1,4 +1,4 @@
-"""`calibrate`, `measure` and `certify` ask what the budget asks that goes with their run file, as `check` does."""
+"""Commands ask what the budget asks that goes with their run file, as `check` does."""
 
 from __future__ import annotations
 
@@ -149,3 +149,21 @@ def test_certify_states_epsilon_at_the_delta_of_the_file(calipers, folder, monke
     calipers("certify", "run.toml")
     calipers("certify", "run.toml", "--epsilon", 1)
     assert asked == [("add-remove", None, 1e-6), ("add-remove", 1.0, None)]
+
+
+def test_compare_and_curve_ask_what_the_budget_asks(calipers, folder) -> None:
+    """Neighbors of every file, a delta that is the same for all of them; what an option names counts."""
+    table = TABLE.replace("add-remove", "substitute")
+    (folder / "run.toml").write_text(POISSON + "noise_multiplier = 2.0\n" + table)
+    result = calipers("compare", "run.toml", "--noise-multiplier", 3, "--json")
+    record = json.loads(result.stdout)
+    assert [one["adjacency"] for one in (run["run"] for run in record["runs"])] == ["substitute"] * 2
+    assert [row["delta"] for row in record["runs"][0]["epsilon"]] == [1e-6]
+    assert result.stderr == "From [calipers] in run.toml: delta 1e-6 and adjacency substitute.\n"
+    named = calipers("compare", "run.toml", "--adjacency", "zero-out", "--adjacency", "substitute", "--delta", 1e-5)
+    assert "not substitute, from [calipers] in run.toml" in named.stderr
+    (folder / "other.toml").write_text(POISSON + "noise_multiplier = 3.0\n" + table.replace("1e-6", "1e-7"))
+    record = json.loads(calipers("compare", "run.toml", "other.toml", "--json").stdout)
+    assert [row["delta"] for row in record["runs"][0]["epsilon"]] == [1e-5]
+    result = calipers("curve", "run.toml", "--profile", "--epsilon", 1)
+    assert result.stderr == "From [calipers] in run.toml: adjacency substitute.\n"

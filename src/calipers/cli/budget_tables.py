@@ -53,6 +53,11 @@ class BudgetTables:
         """The nearest place that has a key, and what it says."""
         return next(((place, table[key]) for place, table in self._places if key in table), None)
 
+    def said(self, key: str) -> object:
+        """What the nearest table says of a key; None where none has it."""
+        found = self._said(key)
+        return None if found is None else found[1]
+
     def _take(self, *keys: str) -> dict[str, object]:
         """What the tables say of these keys, unless the run file's is looser than its project's."""
         if not any(map(self._said, keys)):

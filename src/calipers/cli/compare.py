@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.budget_tables import BudgetTables
 from calipers.cli.fail_on import end_measured
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import FILE, option
@@ -65,6 +66,8 @@ def compare_command(
     A run is called certainly more private than another only when its proof beats the other's
     attack at every error rate. Where the bounds overlap or the curves cross, the verdict says so.
 
+    Budgets ([calipers] of a run file, or pyproject.toml) decide about delta, adjacency and view that nobody named.
+
     Name run files, or describe runs by the options of `calipers measure`. An option given several
     times makes one run of each of its values; options replace what the files say, and
     a single file is compared with the run so changed. Runs are called by what
@@ -82,7 +85,9 @@ def compare_command(
     file_format = None if output is None else chosen_picture(output)
     check_place(output)
     click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
-    names, described, sources = (_sampled if samplers else _described)(files, alternatives)
+    tables = {file: BudgetTables(file) for file in dict.fromkeys(named_file(word)[1] for word in files)}
+    names, described, sources = (_sampled if samplers else _described)(tables, files, alternatives)
+    questions = answering(list(tables.values()), questions)
     from calipers.reports.comparison import compare_measurements, profiles
 
     with patience("comparing") as say:
@@ -100,6 +105,9 @@ def compare_command(
     from calipers.reports.compared import brief_comparison, report_comparison
     from calipers.reports.records import comparison_record, to_document
 
+    said = " ".join(dict.fromkeys(table.sentence for table in tables.values() if table.sentence))
+    if said:
+        click.echo(said, err=True)
     outlet.say(
         lambda: report_comparison(comparison, measurements, questions),
         lambda: to_document(comparison_record(comparison)),
@@ -108,7 +116,18 @@ def compare_command(
     end_measured(outlet.fail_on, comparison.answers)
 
 
-def _sampled(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) -> Compared:
+def answering(tables: Sequence[BudgetTables], questions: Questions) -> Questions:
+    """The questions at the delta of all tables, where they have one and the same, and no option names one."""
+    if not tables or len({table.said("delta") for table in tables}) > 1:
+        return questions
+    for table in tables:  # each says that it was asked
+        asked = table.answering(questions)
+    return asked
+
+
+def _sampled(
+    tables: Mapping[str, BudgetTables], files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
+) -> Compared:
     """One run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
     several = [f"--{key.replace('_', '-')}" for key, values in alternatives.items() if len(values) > 1]
     if "sampler" in alternatives or several or len(files) > 1:
@@ -120,7 +139,7 @@ def _sampled(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) 
         )
     change = {key: values[0] for key, values in alternatives.items()}
     file = named_file(files[0])[1] if files else ""
-    runs = load_changed(file, change) if files else (Run.from_dict(change),)
+    runs = tables[file].asked_of(load_changed(file, change)) if files else (Run.from_dict(change),)
     found: dict[str, Subject] = {}
     for name in SAMPLERS:
         scheme = scheme_named(name)
@@ -134,7 +153,9 @@ def _sampled(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) 
     return tuple(found), _alike(list(found.values())), (file,) * len(found) if files else ()
 
 
-def _described(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]) -> Compared:
+def _described(
+    tables: Mapping[str, BudgetTables], files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
+) -> Compared:
     """Names and subjects to compare, and the files they are from."""
     from calipers.reports.naming import names_by_difference
 
@@ -148,7 +169,7 @@ def _described(files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
     else:
         if len(named) == 1 and len(changes) == 1 and changes[0]:
             changes = [{}, *changes]
-        described = [_changed(file, change) for _, file in named for change in changes]
+        described = [_changed(tables[file], file, change) for _, file in named for change in changes]
     described = _alike(described)
     if len(described) < 2:
         raise InputError(
@@ -175,9 +196,10 @@ def _alike(described: list[Subject]) -> list[Subject]:
     return list(with_one_adjacency(described))  # type: ignore[arg-type]  # all are phases of runs
 
 
-def _changed(file: str, change: dict[str, Any]) -> Subject:
-    """What a file describes; options replace what the file of a run says."""
-    return load_changed(file, change) if change else load_subject(file)
+def _changed(tables: BudgetTables, file: str, change: dict[str, Any]) -> Subject:
+    """What a file describes; options replace what the file of a run says, and its budget what nobody named."""
+    subject = load_changed(file, change) if change else load_subject(file)
+    return tables.asked_of(subject) if isinstance(subject, tuple) else subject
 
 
 def named_file(word: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from calipers.bracket import Side
+from calipers.cli.budget_tables import budget_tables
 from calipers.cli.kinds import FILE, REAL, option, word
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
@@ -28,7 +29,7 @@ SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Si
 
 
 @click.command("curve", short_help="Write the trade-off curve or the privacy profile.")
-@run_options(stated=True)
+@run_options(stated=True, budgeted=True)
 @option("--profile", bool, "delta against epsilon instead of the trade-off curve.")
 @option("--epsilon", REAL, "Evaluate the profile here; repeatable. [default: a grid]", multiple=True)
 @option("--side", word(list(SIDES)), "Which bound: upper (proof), lower (attack) or both.", default="both")
@@ -79,6 +80,7 @@ def curve_command(
     from calipers.reports.points import profile_points, to_csv, tradeoff_points
 
     sides = SIDES[side]
+    budget_tables().say_aside()
     with patience("measuring"):
         measurement = measured(runs, tolerance)
         points = profile_points(measurement, sides, epsilon) if profile else tradeoff_points(measurement, sides)

@@ -29,6 +29,7 @@ from calipers.measure.composed import (
 )
 from calipers.measure.divisors import divisor_notes, is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
+from calipers.measure.notes import notes_of
 from calipers.measure.units import GroupedProof, OneOfUnit, RevealedAllocationProof
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.phases import as_phases
@@ -38,7 +39,7 @@ from calipers.pld.core.source import AnyPair, TwoSidedPair
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.samplers import ASSUMED, scheme_of
 from calipers.samplers.analysis import Analysis, Attack, CompositionFactor, Kind, Proof
-from calipers.scope import ANSWERS, FIXED, ORIENTATIONS
+from calipers.scope import ANSWERS, ORIENTATIONS
 
 if TYPE_CHECKING:
     from calipers.measure.guarantees import Mechanism
@@ -227,36 +228,6 @@ def _claimed(phases: tuple[Run, ...]) -> Bound:
         for run in phases
     )
     return _evaluation(assumed).upper
-
-
-def notes_of(phases: tuple[Run, ...]) -> tuple[str, ...]:
-    """What a reader must know about runs drawn and divided so.
-
-    Args:
-        phases: runs one after the other, of one adjacency.
-
-    Returns:
-        Notes on the samplers, the divisor and the adjacency of the phases, in this order, each once.
-    """
-    notes = [note for run in phases for note in scheme_of(run).notes(run)]
-    notes.append(FIXED)
-    if any(run.normalization == "none" for run in phases):
-        notes.append(
-            "What counts as released is every noisy sum, also where only the trained model is published. Dividing it "
-            "by a public constant changes nothing. Where it is divided by a number that depends on the data (dataset "
-            "size, realized batch size), as the library Opacus does by default, these numbers do not hold: describe "
-            "the divisor (normalization)."
-        )
-    if phases[0].adjacency == "add-remove" and any(run.normalization == "constant" for run in phases):
-        notes.append(
-            "The noisy sum is divided by a constant: a number that is written down, not computed from the data. Where "
-            "a script computes it from its data (rate x number of records, number of records / number of batches, the "
-            "size of the batch), one record changes the scale of noise, and these numbers do not hold: describe "
-            "that divisor (normalization = 'expected', 'floor' or 'realized')."
-        )
-    if phases[0].adjacency == "substitute":
-        notes.append("Substitution keeps the dataset's size; standard accounting is for adding or removing a record.")
-    return tuple(dict.fromkeys(notes))
 
 
 def evaluated(analyses: Sequence[Analysis], adjacency: str) -> Bounds:
