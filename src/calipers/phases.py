@@ -95,3 +95,8 @@ def load_runs(
     phases = read_phases(path, KEYS, defaults or {}, other_keys)
     with naming(path):
         return as_phases([Run.from_dict(phase) for phase in phases])
+
+
+def comparable(runs: Sequence[Run]) -> bool:
+    """Whether the claim of standard accounting, one record added or removed, is about the same neighbors as the run."""
+    return all(run.adjacency != "substitute" and run.records_per_unit == 1 for run in runs)

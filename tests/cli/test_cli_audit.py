@@ -203,3 +203,16 @@ def test_one_training_run_from_the_command_line(calipers, refused, mine) -> None
     ):
         assert message in refused(*arguments)
     sys.modules.pop("canaries_by_cli", None)
+
+
+def test_a_replaced_record_is_not_held_against_standard_accounting(calipers) -> None:
+    """Its claim is about adding or removing one; the proof of the run, about substitution, is tested."""
+    keys = ("--dataset-size", 80, "--batch-size", 8, "--epochs", 2, "--noise-multiplier", 1)
+    result = calipers("audit", "builtin", *keys, "--adjacency", "substitute", "--trials", 400, "--json")
+    record = json.loads(result.stdout)
+    assert record["verdict"] is None
+    assert record["upper_verdict"]["against"] == "upper bound"
+    assert not any("claim" in bound for bound in record["epsilon"])
+    said = " ".join(calipers("audit", "builtin", *keys, "--adjacency", "substitute", "--trials", 400).stdout.split())
+    assert "This audit of one pair of datasets that differ by substituting one record" in said
+    assert "standard accounting" not in said

@@ -249,7 +249,8 @@ def test_an_audit_reports_what_it_tested_and_what_it_could_not_have_seen(played)
     """Of a result without any lower bound: no leakage shown, and how large an excess the audit would have missed."""
     result, _ = played
     sure = f"{result.target_name}, 2,000 trials for each hypothesis"
-    assert f"one pair of datasets in Calipers' own simulation of a run ({sure}" in reported(result)
+    pair = "one pair of datasets that differ by adding or removing one record in Calipers' own simulation of a run"
+    assert f"{pair} ({sure}" in reported(result)
     assert (
         f"shows, with confidence 0.95, that epsilon at delta = 1e-5 is at least {floor_digits(result.epsilon[0].value)}"
         in (reported(result))
@@ -285,7 +286,7 @@ def test_a_simulation_is_no_training_code(played):
     own = report_audit(dataclasses.replace(result, target={"target": "function"}), RUN, measurement)
     said = (
         "Calipers' own simulation was audited, not your training code. ",
-        "one pair of datasets in Calipers' own simulation of a run (",
+        "one pair of datasets that differ by adding or removing one record in Calipers' own simulation of a run (",
         "Calipers' own simulation, not your training code, was run many times",
         "Not training code but Calipers' own simulation was audited (noisy sums",
         "It simulates this run: ",

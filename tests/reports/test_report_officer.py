@@ -266,8 +266,8 @@ def test_a_guess_knows_the_training_that_the_proof_compares_with(changes, refere
         "substitute": "add-remove (unless it is for adding only) or zero-out",
     }[own]
     assert (
-        f"They hold also for a {name} that is known to be in the data; then a report with adjacency {others} has the "
-        "same table, with other numbers that hold as well, and the smallest may be quoted" in words
+        f"They hold also for a {name} that is known to be in the data; then a report with adjacency {others} has "
+        "such a table too; its numbers hold as well, and the smallest may be quoted" in words
     )
     whole = "all records of the patient" if name == "patient" else "the record itself"
     assert f"Reconstruction: the secret is {whole}." in words

@@ -48,6 +48,7 @@ from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
 from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits, setting
 from calipers.numerics.elementary import bisect
+from calipers.phases import comparable
 
 DEFAULT_VIOLATION = 0.05
 STANDARD = "standard accounting (Poisson)"
@@ -145,6 +146,12 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
         if certified:
             read = _checked(name, lambda epsilon: measured.delta(epsilon).upper)
             return Profile(name, read, read, lambda delta: measured.epsilon(delta).upper)
+        if not comparable(measured.runs):
+            raise InputError(
+                "Standard accounting is about adding or removing one record, and this run is not: it cannot be the "
+                f"{name}. Give the measurement as upper=, which is tested too, or the pair (epsilon, delta) that was "
+                "claimed for these neighbors."
+            )
         return profile_of(measured.claim, name)
     if isinstance(claimed, Claim):
         read = _checked(name, claimed.delta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calipers.errors import InputError, UnsupportedError
+from calipers.phases import comparable
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -118,8 +119,10 @@ def claims(run: Run | None, given: tuple[float, float] | None) -> tuple[Claimed 
     except UnsupportedError:
         # No proof covers what was executed; mainstream accounting would not have asked.
         plain = Run(sample_rate=run.rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
-        return given if given is not None else measure(plain).claim, None
-    return given if given is not None else measurement.claim, measurement
+        return given if given is not None or not comparable((run,)) else measure(plain).claim, None
+    # Standard accounting is about other neighbors than a replaced record, or a unit of several.
+    own = measurement.claim if comparable((run,)) else None
+    return given if given is not None else own, measurement
 
 
 def claimed_pair(text: str | None) -> tuple[float, float] | None:

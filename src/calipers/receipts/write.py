@@ -22,7 +22,7 @@ from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.gate.receipt_shape import MOST_DELTAS, SCHEMA
 from calipers.measure import Measurement, measure
-from calipers.phases import as_phases
+from calipers.phases import as_phases, comparable
 from calipers.provenance import sealed
 from calipers.receipts.executed import Executed, attached, declared, measuring_libraries, probed
 from calipers.reports.answers import large_deltas, noted
@@ -111,8 +111,7 @@ def section_of(measurement: Measurement, attained: bool, deltas: Sequence[float]
 
 def refuted(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether an attack exceeds the claim somewhere; a claim about other neighbors cannot be refuted by it."""
-    comparable = all(run.adjacency != "substitute" for run in runs)
-    return comparable and any((row["lower"] or 0.0) > row["claim"] for row in rows if row["claim"] is not None)
+    return comparable(runs) and any((row["lower"] or 0.0) > row["claim"] for row in rows if row["claim"] is not None)
 
 
 def _row(measurement: Measurement, delta: float, attained: bool) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 from calipers.numerics.decimals import floor_digits, setting
+from calipers.phases import comparable
 from calipers.reports.answers import Answers
 from calipers.reports.document import Cell, Notice, Prose, Section, Table, at_most, ends
-from calipers.reports.readings import comparable, rate_moves, schedule
+from calipers.reports.readings import rate_moves, schedule
 from calipers.reports.standing import claim_cell
 from calipers.scope import neighbors_text, share_text
 

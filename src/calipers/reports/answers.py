@@ -13,7 +13,8 @@ from calipers.domains import BELOW_ONE, NON_NEGATIVE, RESOLVED
 from calipers.errors import CertificationError, InputError
 from calipers.guarantee import GuaranteeSubject
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
+from calipers.phases import comparable
+from calipers.reports.readings import Claimed, Reading, claimed, is_claimed_run
 from calipers.reports.relations import NeighborRelation, relations
 from calipers.run import Run
 from calipers.samplers import scheme_of

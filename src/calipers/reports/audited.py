@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
+from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.accounting import USUAL, claim_rows, usual_section
 from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
@@ -31,12 +32,13 @@ from calipers.reports.document import (
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import interval_figure
-from calipers.reports.paragraph import audit_paragraph, judgements
+from calipers.reports.paragraph import audit_paragraph, audited_relation, judgements, other_hypothesis
 from calipers.reports.readings import name_of
 from calipers.reports.report import Report, heading
 from calipers.reports.sections import ASSUMED_MARK, notes_section, run_section
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe
+from calipers.scope import question_text
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -58,17 +60,16 @@ def report_audit(result: AuditResult, run: Run | None = None, measurement: Measu
     """An audit, next to the run that the target is said to be where one was described."""
     text = audit_paragraph(result, run)
     described = None if measurement is None else (measurement, answer(measurement, _questions(result)))
-    brief = brief_audit(result)
+    brief, asked = brief_audit(result), question_text(audited_relation(result, run), "record")
+    gets = _GETS.format(asked=asked) + lowest_counted(result)
     document = dataclasses.replace(
         brief,
         sections=(
             _bounds(result),
-            _played(result),
+            _played(result, run),
             *((_described(run),) if run is not None else ()),
             Section("Curves", curve_figures(result, described)),
-            Section(
-                "What an attacker gets", (Prose(_GETS + lowest_counted(result)), attacker_table(result, described))
-            ),
+            Section("What an attacker gets", (Prose(gets), attacker_table(result, described))),
             *((_claimed(described[1]),) if described is not None else ()),
             Section("What to change", (Items(tuple(_advice(result))),)),
             Section("A paragraph to paste", (Quote(text),)),
@@ -148,8 +149,8 @@ def _report_this(result: AuditResult) -> str:
     sure = f"confidence {setting(result.confidence)}"
     where = " in Calipers' own simulation of a run" if result.simulated else ""
     audited = (
-        f"This audit of one pair of datasets{where} ({result.target_name}, {result.trials:,} trials for each "
-        f"hypothesis, Calipers {__version__})"
+        f"This audit of one pair of datasets{_differing(result)}{where} ({result.target_name}, {result.trials:,} "
+        f"trials for each hypothesis, Calipers {__version__})"
     )
     bounds = (*result.epsilon, *result.delta, result.mu)
     shown = next((bound for bound in bounds if bound.value > 0.0), None)
@@ -158,6 +159,12 @@ def _report_this(result: AuditResult) -> str:
     else:
         said = f"{audited} shows, with {sure}, that {_bound_text(shown)}."
     return f"{said}{_unseen_excess(result)} An audit proves no privacy."
+
+
+def _differing(result: AuditResult) -> str:
+    """What the datasets differ by, where the target says it."""
+    adjacency = result.target.get("adjacency")
+    return f" that differ by {NEIGHBORS[str(adjacency)]} one record" if adjacency in NEIGHBORS else ""
 
 
 def _unseen_excess(result: AuditResult) -> str:
@@ -211,7 +218,7 @@ def _shown(result: AuditResult) -> str:
     return f"With confidence {setting(result.confidence)}, {_first_bound(result, whose)}."
 
 
-def _played(result: AuditResult) -> Section:
+def _played(result: AuditResult, run: Run | None) -> Section:
     rows = (
         ("target", result.target_name),
         ("scored by", result.scored_by),
@@ -221,10 +228,10 @@ def _played(result: AuditResult) -> Section:
     )
     who = "Calipers' own simulation, not your training code," if result.simulated else "The implementation"
     words = (
-        f"{who} was run many times with and without one record. Every run was scored, and the scores were "
-        "turned into lower bounds on what leaks. Part of the trials chose the tests of the table 'What it shows' and "
-        "of a rejection, and those bounds count only the others; the curves, 'What an attacker gets' and 'consistent' "
-        "hold at all thresholds at once and count every trial."
+        f"{who} was run many times with one record and {other_hypothesis(result, run)}. Every run was scored, and the "
+        "scores were turned into lower bounds on what leaks. Part of the trials chose the tests of the table 'What it "
+        "shows' and of a rejection, and those bounds count only the others; the curves, 'What an attacker gets' and "
+        "'consistent' hold at all thresholds at once and count every trial."
     )
     return Section("The audit", (Prose(words), Table("What was played", ("setting", "value"), rows)))
 
@@ -237,8 +244,8 @@ def _described(run: Run) -> Section:
 
 _LEFT_OUT = f"Settings marked {ASSUMED_MARK} were not given: ask whether the audited code has them."
 _GETS = (
-    "The attacker wants to know whether the record was in the data, and accepts a rate of false alarms. What the "
-    "attack of this audit reaches holds for all rates at once; other datasets, or a better score, may show more. "
+    "The attacker wants to know {asked}, and accepts a rate of false alarms. What the attack of this audit reaches "
+    "holds for all rates at once; other datasets, or a better score, may show more. "
 )
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from calipers.bracket import Bracket, Side
 from calipers.errors import UnsupportedError
+from calipers.phases import comparable
 from calipers.reports.answers import Answers
 from calipers.reports.chart import Interval, Intervals, Line, axis_for
 from calipers.reports.document import Cell, Figure, Table, at_least, at_most, ends
 from calipers.reports.points import PROFILE_DEPTHS, profile_grid
-from calipers.reports.readings import Reading, comparable
+from calipers.reports.readings import Reading
 from calipers.reports.views import ATTACK, PROOF, Values, View, fit_label, low_rates_view, profile_view, tradeoff_view
 
 if TYPE_CHECKING:

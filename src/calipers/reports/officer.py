@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from calipers.bracket import Bracket
 from calipers.guarantee import NEIGHBORS
 from calipers.numerics.decimals import ceil_digits, setting
+from calipers.phases import comparable
 from calipers.reports.answers import LARGEST_EPSILON, Answers
 from calipers.reports.document import Block, Cell, Items, Notice, Number, Prose, Section, Table, ends, nearest
 from calipers.reports.evidence import BEHIND
 from calipers.reports.paragraph import report_this
-from calipers.reports.readings import comparable
 from calipers.reports.relations import presence
 from calipers.run import ADJACENCIES
 from calipers.scope import (

@@ -35,8 +35,8 @@ _WORDS = (
     ),
     (
         "Privacy profiles",
-        "delta at each epsilon, for every run: at least that of its attack, at most that of its proof. The smaller, "
-        "the more private.",
+        "delta at each epsilon, for every run: at least that of one attack, at most that of its proof; at single "
+        "points another attack may show more. The smaller, the more private.",
     ),
 )
 """Title of each view, and how to read it."""

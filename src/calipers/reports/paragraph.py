@@ -291,6 +291,17 @@ def _accountant() -> str:
     )
 
 
+def audited_relation(result: AuditResult, run: Run | None = None) -> str:
+    """What the two datasets of an audit differ by: as its target says, or the run that it is meant to be."""
+    return str(result.target.get("adjacency") or ("add-remove" if run is None else run.adjacency))
+
+
+def other_hypothesis(result: AuditResult, run: Run | None = None) -> str:
+    """How the second half of the runs was played."""
+    words = {"substitute": "with the one that replaces it", "zero-out": "with its gradients zeroed out"}
+    return words.get(audited_relation(result, run), "without it")
+
+
 def audit_paragraph(result: AuditResult, run: Run | None = None) -> str:
     """What was played, as which run, what it shows with which confidence, and what an audit cannot say."""
     sure = f"with confidence {setting(result.confidence)} each"
@@ -304,7 +315,8 @@ def audit_paragraph(result: AuditResult, run: Run | None = None) -> str:
     return " ".join(
         [
             f"{audited} with Calipers {__version__}: {result.trials:,} runs "
-            f"with and {result.trials:,} runs without one record (seed {result.seed}), scored by {result.scored_by}.",
+            f"with one record and {result.trials:,} {other_hypothesis(result, run)} (seed {result.seed}), scored by "
+            f"{result.scored_by}.",
             *(() if run is None else (f"It {is_this}: {describe(run)}", _about((run,), "The audit"))),
             f"Lower bounds, {sure}: {'; '.join(bounds)}.",
             *(text for text, _ in judgements(result)),

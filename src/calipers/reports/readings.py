@@ -23,6 +23,7 @@ from decimal import Decimal
 
 from calipers.bracket import Bracket
 from calipers.numerics.decimals import ceil_digits, setting
+from calipers.phases import comparable
 from calipers.run import Run
 from calipers.samplers import ASSUMED
 
@@ -93,11 +94,6 @@ def claimed(quantity: str, at: float, bracket: Bracket, claim: float, runs: Sequ
     else:
         found = Standing.COVERED if bracket.upper <= claim else Standing.UNDECIDED
     return Claimed(quantity, at, bracket, claim, found)
-
-
-def comparable(runs: Sequence[Run]) -> bool:
-    """Whether the claim of standard accounting, one record added or removed, is about the same neighbors as the run."""
-    return all(run.adjacency != "substitute" and run.records_per_unit == 1 for run in runs)
 
 
 def is_claimed_run(runs: Sequence[Run], accounted: Sequence[Run] = ()) -> bool:

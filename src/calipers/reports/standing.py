@@ -24,6 +24,7 @@ _BADGES = {
     Standing.ELSEWHERE: Badge("about adding or removing one record", "plain"),
 }
 _ISOLATED = Badge("proven to hold in the isolated view only", "open")
+_ZEROED = Badge("proven to hold for zero-out, the relation measured", "plain")
 _OWN = Badge("applicable to this run", "plain")
 _STATED = Badge("its own upper bound", "plain")
 
@@ -126,7 +127,8 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
     if answers.stated is not None:
         return _STATED
     if answers.as_accounted:
-        return _BADGES[Standing.ELSEWHERE] if answers.alone else _OWN
+        weaker = any(run.adjacency == "zero-out" for run in answers.runs)
+        return _BADGES[Standing.ELSEWHERE] if answers.alone else _ZEROED if weaker else _OWN
     if row.standing is not Standing.COVERED:
         return _BADGES[row.standing]
     if any(run.view == "isolated" for run in answers.runs):
@@ -134,4 +136,4 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
     if side := only_side(answers.runs):
         return Badge(f"proven to hold for {side} only", "plain")
     weaker = any(run.adjacency == "zero-out" for run in answers.runs)
-    return Badge("proven to hold for zero-out, the relation measured", "plain") if weaker else _BADGES[Standing.COVERED]
+    return _ZEROED if weaker else _BADGES[Standing.COVERED]
