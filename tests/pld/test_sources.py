@@ -17,7 +17,6 @@ from calipers.mechanisms.concentrated import Concentrated
 from calipers.pld.allocation.replaced import ReplacedPair
 from calipers.pld.allocation.shuffle_attack import ShuffleAttack
 from calipers.pld.allocation.shuffled_epoch import ShuffledEpoch
-from calipers.pld.composition.product import Product
 from calipers.pld.composition.renyi import renyi_above
 from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair, TwoSidedPair
 from calipers.pld.division.hidden_membership import HiddenMembershipPair
@@ -98,7 +97,6 @@ def test_facts_default_to_nothing_claimed() -> None:
     assert coin.span == pytest.approx(0.5)
     assert coin.bounded
     assert not gaussian(1.0).bounded
-    assert not Product([(laplace(1.0), 1), (gaussian(1.0), 1)]).bounded
 
 
 def test_a_guarantee_beside_a_mechanism_has_renyi_divergences() -> None:

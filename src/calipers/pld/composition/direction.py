@@ -1,7 +1,7 @@
 """One order of a pair, composed: PLDs, and certified tails around a saddle point.
 
 A direction knows the factors and which dataset comes first. It builds PLDs for a tilt, plans the lattice, and returns
-the tails from which `calipers.pld.composition.product` reads numbers. `UpperDirection` composes proofs,
+the tails from which `calipers.pld.composition.search` reads numbers. `UpperDirection` composes proofs,
 `LowerDirection` attacks; `Direction` is both, for factors that have PLDs on either side, and then tilts and lattices
 are chosen by the pessimistic PLDs.
 """
@@ -53,6 +53,7 @@ _SEEN, _FAR = 1e-13, 13_000.0
 
 
 Kind = TypeVar("Kind", bound=AnyPair)
+Order = TypeVar("Order", bound="OneOrder")
 CountedPmfs = list[tuple[PrivacyLossPmf, int]]
 
 
@@ -64,6 +65,20 @@ class BoundsWithTest:
     upper: float
     threshold: float = math.inf
     reversed: bool = False
+
+    def on(self, side: Side) -> float:
+        """The bound of one side."""
+        return self.upper if side is Side.UPPER else self.lower
+
+    def larger(self, other: BoundsWithTest) -> BoundsWithTest:
+        """Bounds of the maximum of two quantities."""
+        lead = self if self.lower >= other.lower else other
+        return BoundsWithTest(lead.lower, max(self.upper, other.upper), lead.threshold, lead.reversed)
+
+    def tighter(self, other: BoundsWithTest) -> BoundsWithTest:
+        """The better of two bounds of one quantity on either side."""
+        lead = self if self.lower >= other.lower else other
+        return BoundsWithTest(lead.lower, min(self.upper, other.upper), lead.threshold, lead.reversed)
 
 
 class TailQuery(NamedTuple):
@@ -130,7 +145,7 @@ def lower_cache(factors: Sequence[tuple[AttainedPair, int]]) -> PmfCache[Attaine
     return PmfCache(factors, lambda source, *place: source.lower_for(*place), Side.LOWER)
 
 
-class _OneOrder(ABC):
+class OneOrder(ABC):
     """D(P||Q), or D(Q||P) when `reverse`; `pilot` decides how it is computed."""
 
     alike = False
@@ -144,6 +159,20 @@ class _OneOrder(ABC):
     @abstractmethod
     def pilot(self, log_tail: float) -> CountedPmfs:
         """Cheap PLDs, good enough to find saddle points."""
+
+    def without_looking(
+        self, saddle: Saddle, log_tail: float, focus: TailFocus, known: float = 0.0
+    ) -> tuple[float, bool]:
+        """An upper bound that needs no transform, and whether no look adds to it; `known`: an epsilon to try."""
+        return math.inf, False
+
+    @abstractmethod
+    def look(self, side: Side, query: TailQuery) -> BoundsWithTest:
+        """What one tail says of its focus, on a side that this direction has."""
+
+    def reach(self, log_tail: float) -> float:
+        """The largest log ratio of all steps."""
+        return math.fsum(count * float(pmf.log_ratio[-1]) for pmf, count in self.pilot(log_tail))
 
     def steps(self) -> int:
         """Number of composed steps."""
@@ -182,7 +211,7 @@ class _OneOrder(ABC):
         return 1e-9 * max(float(np.max(np.abs(pmf.log_ratio))) for pmf, _ in self.pilot(log_tail))
 
 
-class UpperDirection(_OneOrder):
+class UpperDirection(OneOrder):
     """Proofs, composed in one order."""
 
     def __init__(self, proofs: PmfCache[DominatingPair], reverse: bool) -> None:
@@ -219,9 +248,7 @@ class UpperDirection(_OneOrder):
 
     def end(self, log_tail: float) -> tuple[float, float]:
         """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""
-        pmfs = self.pilot(log_tail)
-        error_terms = ErrorTerms.of(pmfs)
-        far = math.fsum(count * float(pmf.log_ratio[-1]) for pmf, count in pmfs)
+        far, error_terms = self.reach(log_tail), ErrorTerms.of(self.pilot(log_tail))
         leak = error_terms.infinite_upper
         return far + error_terms.shift + 1e-12 * abs(far), math.log(leak) if leak > 0 else -math.inf
 
@@ -233,6 +260,29 @@ class UpperDirection(_OneOrder):
         exponent = moment - (saddle.tilt - 1.0) * epsilon + saddle.tilt * error_terms.shift + error_terms.log_mass
         exponent += 1e-9 * (1.0 + abs(moment))
         return math.exp(min(0.0, max(exponent, -700.0))) + error_terms.infinite_upper
+
+    def without_looking(
+        self, saddle: Saddle, log_tail: float, focus: TailFocus, known: float = 0.0
+    ) -> tuple[float, bool]:
+        """From the end of the log ratios, and from one moment; of epsilon infinite where it stays so."""
+        far, log_leak = self.end(log_tail)
+        if focus.epsilon is not None:
+            moment = min(1.0, self.moment_bound(focus.epsilon, saddle, log_tail))
+            return (min(moment, math.exp(log_leak)), True) if focus.epsilon >= far else (moment, False)
+        assert focus.delta is not None
+        if log_leak > math.log(focus.delta):
+            return math.inf, False
+        enough = self.moment_bound(known, saddle, log_tail) <= focus.delta
+        return (known if enough else max(0.0, far)), False
+
+    def look(self, side: Side, query: TailQuery) -> BoundsWithTest:
+        """What one tail proves of its focus."""
+        tail, focus = self.upper(query), query.focus
+        assert focus is not None
+        if focus.epsilon is not None:
+            return BoundsWithTest(0.0, tail.delta(focus.epsilon), math.inf, self.reverse)
+        assert focus.delta is not None
+        return BoundsWithTest(0.0, tail.epsilon(focus.delta), math.inf, self.reverse)
 
     def upper(self, query: TailQuery) -> UpperTail:
         """Certified profile nodes around the saddle."""
@@ -250,7 +300,7 @@ class UpperDirection(_OneOrder):
             return self.upper(query.coarser(error.excess)._replace(placed=(cells, tilt)))
 
 
-class LowerDirection(_OneOrder):
+class LowerDirection(OneOrder):
     """Attacks, composed in one order."""
 
     def __init__(self, attacks: PmfCache[AttainedPair], reverse: bool) -> None:
@@ -265,6 +315,18 @@ class LowerDirection(_OneOrder):
     def pilot(self, log_tail: float) -> CountedPmfs:
         """optimistic PLDs, as fine as attacks are composed."""
         return self.lower_pmfs(FACTORS_OWN, log_tail, None)
+
+    def look(self, side: Side, query: TailQuery) -> BoundsWithTest:
+        """What the best of one tail's tests shows of its focus."""
+        tests, focus = self.lower(query), query.focus
+        assert focus is not None
+        if focus.epsilon is not None:
+            value, threshold = tests.best_test(focus.epsilon)
+        else:
+            assert focus.delta is not None
+            value = tests.epsilon(focus.delta)
+            _, threshold = tests.best_test(value)
+        return BoundsWithTest(value, math.inf, threshold, self.reverse)
 
     def lower(self, query: TailQuery) -> LowerTail:
         """Certified tests around the saddle."""
@@ -286,6 +348,10 @@ class Direction(UpperDirection, LowerDirection):
     def __init__(self, proofs: PmfCache[DominatingPair], attacks: PmfCache[AttainedPair], reverse: bool) -> None:
         LowerDirection.__init__(self, attacks, reverse)
         self._proofs = proofs
+
+    def look(self, side: Side, query: TailQuery) -> BoundsWithTest:
+        """What one tail proves, or what the best of one tail's tests shows."""
+        return (UpperDirection if side is Side.UPPER else LowerDirection).look(self, side, query)
 
     @classmethod
     def of(cls, factors: Sequence[tuple[TwoSidedPair, int]]) -> tuple[Direction, Direction]:
