@@ -1,4 +1,4 @@
-"""Runs with correlated noise: closed forms, products, refusals, and the simulated interval."""
+"""Runs with correlated noise: closed forms, products and refusals."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import calipers as cp
-from calipers.bracket import Kind
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import CorrelatedNoise
-from calipers.measure.correlated import correlated_of, estimated_delta, load_matrix
+from calipers.measure.correlated import correlated_of, load_matrix
 from calipers.mechanisms import NoiseMatrix, Patterns, compose, poisson_gaussian
 
 IDENTITY = NoiseMatrix.of_toeplitz([1.0], 300)
@@ -75,22 +74,6 @@ def test_bands_beyond_the_groups_are_refused() -> None:
         cp.measure(CorrelatedNoise(matrix, 1.0, Patterns(3), sample_rate=0.1))
     with pytest.raises(InputError, match="leave the rest out"):
         CorrelatedNoise(matrix, 1.0, Patterns(4, 2), sample_rate=0.1)
-
-
-def test_simulation_contains_the_allocation_pair_and_says_that_it_is_one() -> None:
-    """Identity and one pass over the bins is balls-and-bins; the wrong number of bins is rejected."""
-    exact = cp.measure(
-        cp.Run(dataset_size=2000, batch_size=100, epochs=1, noise_multiplier=1.0, sampler="balls-and-bins")
-    ).delta(0.3)
-    found = estimated_delta(NoiseMatrix.of_toeplitz([1.0], 20), 1.0, bins=20, epsilon=0.3, trials=60_000)
-    assert found.lower <= exact.lower
-    assert exact.upper <= found.upper
-    assert found.upper_evidence.kind is Kind.STATISTICAL
-    assert found.upper_evidence.confidence == 0.999
-    fewer = estimated_delta(NoiseMatrix.of_toeplitz([1.0], 10), 1.0, bins=10, epsilon=0.3, trials=60_000)
-    assert fewer.lower > found.upper
-    with pytest.raises(UnsupportedError, match="negative"):
-        estimated_delta(NoiseMatrix.of_toeplitz([1.0, -0.5], 10), 1.0, bins=5, epsilon=0.3)
 
 
 def test_files(tmp_path: Path) -> None:
