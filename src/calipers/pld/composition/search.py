@@ -39,6 +39,8 @@ _ROUNDS, _LOOKS, _NEAR = 6, 4, 0.7
 the grid."""
 _ROUGH = 2.0
 """Cells and lattice of the look that may show that the second order needs no more."""
+_CLEARLY = 10.0
+"""Logarithm: an attack whose estimate is so much smaller than another order's is not looked at."""
 _LESS_TILT_GAINS = 1e-4
 """Ever less of a tilt is tried as long as a bound is better by this share."""
 _ESCAPE, _MOST_ESCAPE = 1e-5, 1e-3
@@ -92,15 +94,19 @@ class Start(NamedTuple, Generic[Order]):
 
     @classmethod
     def of(cls, direction: Order, focus: TailFocus) -> Start[Order]:
-        """The saddle of a delta; or that of an epsilon, with PLDs deep enough for its delta."""
+        """The saddle of a delta; or that of an epsilon, with PLDs of the usual depth."""
         if focus.delta is not None:
             log_tail = direction.depth(math.log(focus.delta))
             return cls(direction, saddle_for_delta(direction.pilot(log_tail), math.log(focus.delta)), log_tail)
         assert focus.epsilon is not None
-        found = cls._at(direction, focus.epsilon, direction.depth(_USUAL))
-        while (needed := found._needed(focus.epsilon)) < found.log_tail - 1.0:
+        return cls._at(direction, focus.epsilon, direction.depth(_USUAL))
+
+    def deepened(self, focus: TailFocus) -> Start[Order]:
+        """The same with PLDs deep enough for the delta of an epsilon."""
+        found = self
+        while focus.epsilon is not None and (needed := found._needed(focus.epsilon)) < found.log_tail - 1.0:
             try:
-                deeper = cls._at(direction, focus.epsilon, max(needed, 4.0 * found.log_tail))
+                deeper = self._at(self.direction, focus.epsilon, max(needed, 4.0 * found.log_tail))
             except CertificationError:  # too deep for doubles; what is cut off is charged at any depth
                 break
             # A tilt belongs to the PLDs it was found for: deeper ones reach further, and may jump over epsilon.
@@ -120,8 +126,10 @@ class Start(NamedTuple, Generic[Order]):
         return max(_DEEPEST_TAIL, -math.inf if beyond else self.direction.depth(times * self.saddle.log_delta))
 
     def promise(self, focus: TailFocus) -> float:
-        """The larger, the more likely it is that this order decides."""
-        return self.saddle.mean if focus.epsilon is None else self.saddle.log_delta
+        """An estimate of the answer, of delta its logarithm; ratios that do not reach epsilon show less than any."""
+        if focus.epsilon is None:
+            return self.saddle.mean
+        return self.log_tail if focus.epsilon >= self.direction.reach(self.log_tail) else self.saddle.log_delta
 
 
 class Search(ABC, Generic[Kind, Order]):
@@ -141,12 +149,16 @@ class Search(ABC, Generic[Kind, Order]):
         """Bounds of the larger of both orders; total variation has no direction."""
         starts = [Start.of(direction, asked.focus) for direction in self.directions]
         first, *others = sorted(starts, key=lambda start: -start.promise(asked.focus))
-        best = self._in_order(first, asked)
+        best = self._in_order(first.deepened(asked.focus), asked)
         for start in others:
             if asked.focus.epsilon == 0.0:
                 best = best if self._narrow(best, asked) else best.tighter(self._in_order(start, asked))
-            elif not self._dismissed(start, asked, best.lower if Side.LOWER in self.sides else best.upper):
-                best = best.larger(self._in_order(start, asked))
+                continue
+            known = best.lower if Side.LOWER in self.sides else best.upper
+            if not self._clearly_less(start, asked, known):
+                start = start.deepened(asked.focus)  # the same order
+                if not self._dismissed(start, asked, known):
+                    best = best.larger(self._in_order(start, asked))
         if best.lower > best.upper:
             raise CertificationError(f"bounds crossed at {asked.focus}: {best}. Please report this.")
         return best
@@ -156,6 +168,13 @@ class Search(ABC, Generic[Kind, Order]):
         if len(self.sides) == 1 or asked.tolerance is None:
             return True
         return math.isfinite(found.upper) and found.upper - found.lower <= asked.tolerance * found.upper
+
+    def _clearly_less(self, start: Start[Order], asked: Question, known: float) -> bool:
+        """Whether PLDs of the usual depth show that this order needs no more; deeper ones may take long to build."""
+        direction, saddle, log_tail, _ = start
+        if Side.UPPER in self.sides:
+            return direction.without_looking(saddle, log_tail, asked.focus, known)[0] <= known
+        return asked.focus.epsilon is not None and start.promise(asked.focus) < math.log(max(known, 1e-300)) - _CLEARLY
 
     def _dismissed(self, start: Start[Order], asked: Question, known: float) -> bool:
         """Whether this order certainly needs no more than `known`: by one moment, or by a rough look."""
