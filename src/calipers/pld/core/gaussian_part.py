@@ -26,8 +26,6 @@ _NEGLIGIBLE, _BLOCK = 45.0, 1024
 """Of sums of many terms: a thousand terms of e^-45 are no digit; and so many points are looked at together."""
 _SMALL = 0.75
 """A larger log ratio is that of a change by a half or more."""
-_FINER = 0.8
-"""Cells of mixtures of many: they end where their weight does, so that masses let them be wide."""
 
 
 def gaussian_mixture_part(
@@ -96,7 +94,6 @@ def gaussian_mixture_part(
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
         ratio_error=_high_noise_ratio_error(p, q),
-        fineness=_FINER if max(len(mp), len(mq)) > _FEW else 1.0,
     )
 
 

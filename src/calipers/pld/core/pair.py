@@ -37,7 +37,7 @@ from calipers.errors import CertificationError
 from calipers.memoize import memoize
 from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
-from calipers.pld.core.discretize import CELL_ERROR, Cells, cells_of, is_crowded, shared_out
+from calipers.pld.core.discretize import CELL_ERROR, Cells, cells_of, is_crowded
 from calipers.pld.core.pmf import ATOM_ROUNDING, PrivacyLossPmf, in_order
 from calipers.pld.core.smooth_part import SmoothPart
 from calipers.pld.core.source import TwoSidedPair
@@ -135,8 +135,7 @@ class Pair(TwoSidedPair):
 
     def _built(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> PrivacyLossPmf:
         build = _split if side is Side.UPPER else _condense
-        each = shared_out(self.smooth, resolution, log_tail, tilt)
-        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
+        cells = [cells_of(part, resolution, log_tail, tilt) for part in self.smooth]
         pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
         columns = [(piece.log_ratio, piece.log_p, piece.log_q) for piece in pieces]
         if self.atom_log_p:

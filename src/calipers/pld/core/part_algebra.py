@@ -27,8 +27,6 @@ from calipers.pld.core.smooth_part import Density, SmoothPart
 
 _SHALLOWEST = -12.0
 """Rare parts are cut no nearer to their middle than at this log tail."""
-_FINER = 0.8
-"""Cells of simple parts among several. Mixtures of many Gaussians are finer alone: several of them take long to cut."""
 
 
 def _nowhere(_: float) -> FloatArray:
@@ -85,7 +83,6 @@ def weighted(part: SmoothPart, weight: float, among: int = 1) -> SmoothPart:
     return replace(
         part,
         range_for=lambda log_tail: part.range_for(min(log_tail - nearer, _SHALLOWEST)),
-        fineness=part.fineness if among == 1 else _FINER if part.fineness == 1.0 else 1.0,
         log_p=lambda z: part.log_p(z) + log_weight,
         log_q=lambda z: part.log_q(z) + log_weight,
         log_above=lambda z: part.log_above(z) + log_weight,

@@ -36,5 +36,3 @@ class SmoothPart:
     scale: float = 1.0
     ratio_error: Callable[[float, float], float] | None = None
     """(low, high) -> at least the absolute error of `log_ratio` there, where that is known to be small."""
-    fineness: float = 1.0
-    """Cells are this much finer than asked for, where masses alone would let them be wide."""
