@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from drivers.house_figures import modules
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "calipers"
@@ -202,3 +203,9 @@ def test_test_files_have_unique_names() -> None:
     """Two test files of one name would be told apart only by their folder in every failure message."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_every_chosen_number_says_its_effect() -> None:
+    """`house_figures.py --constants` lists them with it."""
+    silent = [f"{m.name}: {', '.join(names)}" for m in modules() for names, _, effect in m.chosen() if not effect]
+    assert not [line for line in silent if line.startswith("calipers.pld.")]

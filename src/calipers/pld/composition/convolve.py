@@ -33,6 +33,7 @@ TWO_STAGE_COUNT = 300
 """Factors that occur at least this often may be composed in blocks first."""
 
 _JUMPS_PER_BLOCK = 0.06
+"""Expected number of large steps in a block, at most: more would be rounded too often."""
 _LONGEST = 1 << 20
 """No convolution is longer than this; a coarser lattice gives a bound as well."""
 

@@ -48,6 +48,7 @@ PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
 COARSE_MARGIN = 13.0
 """How much deeper than its curve a PLD of few nodes has to be where nothing is multiplied: that is where it ends."""
 _LONGEST_SINGLE_STAGE, _HIGH_NOISE_TOTAL = 600_000.0, 0.01
+"""A longer lattice is composed in two stages; of very many steps a shorter one, if the total deviates by more."""
 _SEEN, _FAR = 1e-13, 13_000.0
 """Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
 

@@ -20,6 +20,7 @@ from calipers.numerics.types import FloatArray
 from calipers.pld.composition.lattice import LatticeMeasure, Window
 
 _CHERNOFF_STEPS = np.array([0.5, 1.2, 2.2, 3.5, 5.0, 6.5])
+"""Where Chernoff bounds are tried, in units of 1 / deviation."""
 _FURTHER = 20.0
 """Where single steps reach so many deviations of the sum, a window is as long as they are."""
 

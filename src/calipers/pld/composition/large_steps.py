@@ -58,6 +58,7 @@ StepKind = tuple[PrivacyLossPmf, PrivacyLossPmf, int]
 _CELLS = 0.0035
 """Cells of one step, in deviations of the observation."""
 _MOST_EXPECTED, _MOST_KINDS = 6.0, 12
+"""Large steps that are expected, and kinds of steps, at most: with more a lattice for all is shorter."""
 _POINTS, _RESOLVED, _FEWEST_POINTS = 1e5, 0.01, 3e4
 """The lattice of totals has about so many points, or steps of this share of the deviation of the small steps' sum where
 these are fewer, but no less than the last."""

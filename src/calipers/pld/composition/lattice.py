@@ -124,6 +124,7 @@ def split_pmf(pmf: PrivacyLossPmf, step: float, tilt: float) -> LatticeMeasure:
 
 
 _FADED = 1e-290
+"""Smaller products have lost their digits."""
 _FARTHEST, _WIDEST = 2.0**52, 2.0**24
 """Places from 0 that whole numbers count exactly, and places side by side that are held."""
 

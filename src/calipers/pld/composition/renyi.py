@@ -31,9 +31,13 @@ from calipers.pld.core.pmf import PrivacyLossPmf
 from calipers.pld.core.source import AnyPair, AttainedPair, DominatingPair
 
 ORDER = Domain(1.0, 1000.0, low_open=True)
+"""Renyi orders."""
 _RESOLUTION, _FINEST, _CELL = 0.02, 5e-4, 0.04
+"""Cells: the usual width, the least, and what order times slope times width may be: a share of its square is lost."""
 _CUTS, _FARTHEST, _PIECE = 64, 300.0, 128
+"""Thresholds at which the tail beyond a PLD is cut, how far they reach, and atoms that are added up together."""
 _FAR, _STEEP = 20.0, 20.0
+"""Logs beyond which phi is L^t in every digit, and slopes from which on cells are placed where L^t Q is."""
 _NOTHING = -1e30
 """The log of a sum over nothing."""
 _BEYOND = np.geomspace(0.02, 50.0, 40)

@@ -18,6 +18,7 @@ from calipers.numerics.elementary import bisect_ratio
 from calipers.pld.core.pmf import PrivacyLossPmf
 
 _LOWEST, _HIGHEST = 1e-7, 1e9
+"""Tilts between which a saddle point is looked for, minus 1."""
 _HEAVY_TAIL_STEPS, _NEARER = 0.4, 0.35
 """The deviation of a tilted total, as a share of epsilon, beyond which rare steps decide; how much nearer 0 to look."""
 

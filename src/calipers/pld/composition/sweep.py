@@ -30,8 +30,11 @@ from calipers.pld.composition.saddle import Saddle, saddle_for_epsilon, saddle_s
 from calipers.pld.composition.tails import LowerTail, UpperTail
 
 _SPACING = 2.0
+"""Distance of the saddle points of a curve, in deviations of the total."""
 _NODES_PER_SADDLE = 160
+"""Nodes that are kept around a saddle point."""
 _MOST_SADDLES = 200
+"""Saddle points of a curve, at most; what lies beyond has the last one's nodes."""
 _ESCAPE = 1e-4
 """The share of delta that may leave a window where no tolerance is given."""
 _LEAST = -690.0

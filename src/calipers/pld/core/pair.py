@@ -81,11 +81,6 @@ class Pair(TwoSidedPair):
         """The steepest slope in units of the observation's scale."""
         return max((part.slope * part.scale for part in self.smooth), default=0.0)
 
-    @property
-    def bounded(self) -> bool:  # type: ignore[override]
-        """Whether no smooth part has a tail."""
-        return all(math.isinf(part.log_above(part.range_for(-40.0)[1])[0]) for part in self.smooth)
-
     def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
         """With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), of known expectation."""
         if self.p_inf > 0 or self.q_zero > 0 or self.beyond > 0:

@@ -114,9 +114,6 @@ class DominatingPair(AnyPair):
     coarser: DominatingPair | None = None
     """The same with a wider upper bound that takes much less time, where there is one: a hint where to look."""
 
-    bounded: bool = False
-    """Whether the last atom of a pessimistic PLD is its true end: nothing but mass at infinity lies beyond it."""
-
     def rule_text(self, epsilon: float | None) -> str:
         """Which rule of its proof gives the bound at epsilon, or at every epsilon (None), in a sentence; empty where
         there is one rule only.
