@@ -23,7 +23,7 @@ from calipers.pld.composition.direction import (
     lower_cache,
     upper_cache,
 )
-from calipers.pld.composition.search import Question, Search
+from calipers.pld.composition.search import Question, SearchedProduct
 from calipers.pld.composition.sweep import curve_of_proofs, curve_of_tests, plans_of, tests_of
 from calipers.pld.composition.tails import LowerTail, TailFocus
 from calipers.pld.core.source import AttainedPair, DominatingPair
@@ -47,7 +47,7 @@ class ShownBound(NamedTuple):
         return cls(found.lower, found.reversed, found.threshold)
 
 
-class ProofProduct(Search[DominatingPair, UpperDirection]):
+class ProofProduct(SearchedProduct[DominatingPair, UpperDirection]):
     """Independent proofs, composed from above."""
 
     sides = (Side.UPPER,)
@@ -83,7 +83,7 @@ class ProofProduct(Search[DominatingPair, UpperDirection]):
         return curve_of_proofs(self.directions, plans, log_tail)
 
 
-class AttackProduct(Search[AttainedPair, LowerDirection]):
+class AttackProduct(SearchedProduct[AttainedPair, LowerDirection]):
     """Independent attacks, composed from below: every number is shown by an explicit test of the sum of all scores."""
 
     sides = (Side.LOWER,)

@@ -20,7 +20,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
 from calipers.pld.composition.direction import BoundsWithTest, Direction
 from calipers.pld.composition.large_steps import large_steps
-from calipers.pld.composition.search import DEEPEST, Question, Search, Start
+from calipers.pld.composition.search import DEEPEST, Question, SearchedProduct, Start
 from calipers.pld.composition.tails import TailFocus
 from calipers.pld.core.source import TwoSidedPair
 
@@ -32,7 +32,7 @@ MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
 
 
-class Product(Search[TwoSidedPair, Direction]):
+class Product(SearchedProduct[TwoSidedPair, Direction]):
     """An adaptive composition of sources with multiplicities."""
 
     sides = (Side.LOWER, Side.UPPER)

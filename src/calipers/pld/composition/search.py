@@ -132,7 +132,7 @@ class Start(NamedTuple, Generic[Order]):
         return self.log_tail if focus.epsilon >= self.direction.reach(self.log_tail) else self.saddle.log_delta
 
 
-class Search(ABC, Generic[Kind, Order]):
+class SearchedProduct(ABC, Generic[Kind, Order]):
     """Factors with multiplicities in the orders that differ, and the bounds that their tails give on some sides."""
 
     sides: tuple[Side, ...]
