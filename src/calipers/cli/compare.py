@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ from calipers.samplers import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
+    from calipers.reports.document import Document
+    from calipers.reports.report import Report
 
 
 Compared = tuple[tuple[str, ...], list[Subject], tuple[str, ...]]
@@ -106,14 +109,22 @@ def compare_command(
     from calipers.reports.records import comparison_record, to_document
 
     said = " ".join(dict.fromkeys(table.sentence for table in tables.values() if table.sentence))
-    if said:
+    if said and outlet.as_json:
         click.echo(said, err=True)
+
+    def page() -> Report:
+        found = report_comparison(comparison, measurements, questions)
+        return replace(found, document=_saying(said, found.document))
+
     outlet.say(
-        lambda: report_comparison(comparison, measurements, questions),
-        lambda: to_document(comparison_record(comparison)),
-        lambda: brief_comparison(comparison),
+        page, lambda: to_document(comparison_record(comparison)), lambda: _saying(said, brief_comparison(comparison))
     )
     end_measured(outlet.fail_on, comparison.answers)
+
+
+def _saying(said: str, document: Document) -> Document:
+    """The document with what budgets decided, below what was measured."""
+    return replace(document, subject=f"{document.subject}\n{said}".strip())
 
 
 def answering(tables: Sequence[BudgetTables], questions: Questions) -> Questions:

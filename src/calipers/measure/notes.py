@@ -34,18 +34,18 @@ def _about_divisor(phases: tuple[Run, ...]) -> Iterator[str]:
             yield (
                 f"{released}Dividing it by a public constant changes nothing. Where it is divided by a number that "
                 "depends on the data (dataset size, realized batch size), as the library Opacus does by default, these "
-                "numbers do not hold: describe the divisor (normalization)."
+                "numbers may not hold: describe the divisor (normalization)."
             )
         else:
             yield (
                 f"{released}Dividing it by a number that both datasets share, the dataset's size among them, changes "
-                "nothing. Where it is divided by the realized batch size these numbers do not hold: describe that "
+                "nothing. Where it is divided by the realized batch size these numbers may not hold: describe that "
                 "(normalization = 'realized')."
             )
     if sizes_differ and any(run.normalization == "constant" for run in phases):
         yield (
             "The noisy sum is divided by a constant: a number that is written down, not computed from the data. Where "
             "a script computes it from its data (rate x number of records, number of records / number of batches, the "
-            "size of the batch), one record changes the scale of noise, and these numbers do not hold: describe "
+            "size of the batch), one record may change the scale of noise, and these numbers may not hold: describe "
             "that divisor (normalization = 'expected', 'floor' or 'realized')."
         )

@@ -252,9 +252,8 @@ def _about_proof(answers: Answers) -> str:
         )
     return (
         f"{proof} They hold also for a {name} that is known to be in the data; then a report with adjacency {others} "
-        "has such a table too; its numbers hold as well, and the smallest may be quoted. That is so for this "
-        f"table and for 'Singling out anybody' only: an epsilon for what the data of a known {name} say is that of "
-        "substitute."
+        "has such a table too; its numbers hold as well, and the smallest may be quoted. That is so for "
+        f"the numbers of this section only: an epsilon for what the data of a known {name} say is that of substitute."
     )
 
 

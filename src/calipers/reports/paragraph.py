@@ -23,10 +23,10 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.implied import implied_paragraph, is_guarantee
 from calipers.reports.readings import Claimed
+from calipers.reports.relations import shared_number
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
-from calipers.samplers import scheme_of
 from calipers.scope import (
     AT_MOST,
     FIXED,
@@ -108,17 +108,9 @@ def _terms(answers: Answers) -> str:
 def _same_numbers(runs: Sequence[Run]) -> str:
     """Which numbers neighboring datasets have to share, where one record more or fewer could move them; else empty."""
     shared = [run for run in runs if run.adjacency == "add-remove" and run.derived_rate == "public"]
-    names = dict.fromkeys(map(_shared_number, shared))
+    names = dict.fromkeys(map(shared_number, shared))
     same = "number of steps are the same for both neighboring datasets"
     return f"{', '.join(names)} and {same}" if names else ""
-
-
-def _shared_number(run: Run) -> str:
-    """What fixes the batches of a run, in words."""
-    scheme = scheme_of(run)
-    if scheme.equal_batches:
-        return "size of full batches" if run.last_batch == "keep" and scheme.whole_epochs else "batch size"
-    return "batches per epoch" if scheme.whole_epochs else "sampling rate"
 
 
 def _about(runs: Sequence[Run], what: str) -> str:

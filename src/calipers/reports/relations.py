@@ -8,6 +8,7 @@ and 11.6 for zeroing one out. So they are shown side by side.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from calipers.bracket import Bracket
 from calipers.errors import CalipersError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import ADJACENCIES, Run
-from calipers.scope import differing, last_batch_matters, neighbors_text, only_side, taken_as_public
+from calipers.samplers import scheme_of
+from calipers.scope import differing, last_batch_matters, neighbors_text, only_side
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -103,14 +105,31 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
         epsilon = measure(changed, tolerance=tolerance).epsilon(delta)
     except CalipersError as error:
         return NeighborRelation(adjacency, words, delta, None, str(error), last_batch)
-    return _of_runs(changed, delta, epsilon, last_batch)
+    found = _of_runs(changed, delta, epsilon, last_batch)
+    if adjacency != "add-remove" or runs[0].adjacency == adjacency or found.side:
+        return found
+    numbers = dict.fromkeys([*map(shared_number, changed), "number of steps"])
+    if any(run.normalization == "constant" for run in changed):
+        numbers["divisor"] = None
+    return replace(found, words=f"{found.words}, if {_listed(numbers)} are constants, not computed from N")
+
+
+def shared_number(run: Run) -> str:
+    """What fixes the batches of a run, in words: neighbors have to share it."""
+    scheme = scheme_of(run)
+    if scheme.equal_batches:
+        return "size of full batches" if run.last_batch == "keep" and scheme.whole_epochs else "batch size"
+    return "batches per epoch" if scheme.whole_epochs else "sampling rate"
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _of_runs(runs: tuple[Run, ...], delta: float, epsilon: Bracket, last_batch: str = "") -> NeighborRelation:
     """What was measured of runs, for the neighbors that they have."""
     words, side = neighbors_text(runs[0]), only_side(runs)
-    constants = dict.fromkeys(name for run in runs for name in taken_as_public(run))
-    words += f" ({' and '.join(constants)} taken as the same for both neighbors)" if constants else ""
     return NeighborRelation(runs[0].adjacency, words, delta, epsilon, last_batch=last_batch, side=side)
 
 
