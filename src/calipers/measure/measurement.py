@@ -188,7 +188,9 @@ class Measurement(PrintedDisplay):
         if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
             which = "default tolerance" if self.tolerance == DEFAULT_TOLERANCE else "tolerance"
             wide = f"{setting(100.0 * self.tolerance)} % apart (the {which})"
-            self._missed.append(f"For {name} attack and proof lie more than {wide}; both hold.")
+            self._missed.append(
+                f"For {name} attack and proof lie more than {wide}; both hold, and the gap is numerical."
+            )
         return bracket
 
     @property

@@ -40,7 +40,7 @@ def _about_divisor(phases: tuple[Run, ...]) -> Iterator[str]:
             yield (
                 f"{released}Dividing it by a number that both datasets share, the dataset's size among them, changes "
                 "nothing. Where it is divided by the realized batch size these numbers may not hold: describe that "
-                "(normalization = 'realized')."
+                "(normalization = 'realized'; not every sampler has a proof then)."
             )
     if sizes_differ and any(run.normalization == "constant" for run in phases):
         yield (
