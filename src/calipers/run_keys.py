@@ -49,7 +49,7 @@ MEANT = {
     "participations": ("is the number of steps in which every record takes part", "leave it out"),
     "derived_rate": (
         "is about a rate computed as batch_size / dataset_size",
-        "give both, or leave it out (a sample_rate that is given is a public number)",
+        "leave it out where there is no such rate (a sample_rate that is given is a public number)",
     ),
 }
 """What a key of some samplers says, and what to do about it elsewhere."""

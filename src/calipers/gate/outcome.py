@@ -139,6 +139,10 @@ def uncertified(name: str, runs: tuple[Run, ...], budget: Budget, reason: str) -
     return Checked(name, runs, budget, Outcome.UNCERTIFIED, said)
 
 
+_DECLARED = {"derived rate": "derived_rate = 'public'", "number of batches": "sample_rate = 1/M (M batches)"}
+"""How a run file says that a number is a constant."""
+
+
 def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
     """What the numbers are about."""
     if not runs:
@@ -154,9 +158,10 @@ def _scope(runs: Sequence[Run], assumed: Sequence[str] | None) -> str:
         notices.append(f" Assumed{where}, because not given: {', '.join(listed.values())}.")
     if taken := [name for name, words in listed.items() if words.endswith("taken as the same for both neighbors")]:
         moved = "the rate and the number of steps" if "derived rate" in taken else f"the {' and the '.join(taken)}"
+        key = next((f" A run file says with {_DECLARED[name]} that it is." for name in taken if name in _DECLARED), "")
         notices.append(
-            f" Write {moved} into the script as constants: what it computes from its own data is not the same for both "
-            "neighbors, and then the numbers are not proven."
+            f" Write {moved} into the script: what it computes from its own data is not the same for both neighbors, "
+            f"and then the numbers are not proven.{key}"
         )
     return f"The numbers are {scope_text(runs)}, and hold only if {FIXED_SHORT}.{isolated}{''.join(notices)}"
 
