@@ -154,6 +154,6 @@ def test_a_missed_tolerance_is_said_and_the_bracket_no_longer_claims_to_close() 
     assert not wide.closes
     assert wide.notes == (
         "A condition.",
-        "For epsilon at delta = 1e-5 attack and proof lie more than 1 % apart (the tolerance); both hold, and the gap "
-        "is numerical.",
+        "For epsilon at delta = 1e-5 attack and proof lie more than 1 % apart (the tolerance); both hold. The gap is "
+        "numerical; a smaller tolerance hardly narrows it.",
     )

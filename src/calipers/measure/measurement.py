@@ -186,11 +186,9 @@ class Measurement(PrintedDisplay):
             above = BoundValue(min(above.value, upper), above.evidence)
         bracket = _bracket_of(below, above)
         if self.evaluation.closes and not bracket.relative_width <= self.tolerance:
-            which = "default tolerance" if self.tolerance == DEFAULT_TOLERANCE else "tolerance"
-            wide = f"{setting(100.0 * self.tolerance)} % apart (the {which})"
-            self._missed.append(
-                f"For {name} attack and proof lie more than {wide}; both hold, and the gap is numerical."
-            )
+            which = f"{'default ' * (self.tolerance == DEFAULT_TOLERANCE)}tolerance"
+            wide = f"For {name} attack and proof lie more than {setting(100.0 * self.tolerance)} % apart (the {which})"
+            self._missed.append(f"{wide}; both hold. The gap is numerical; a smaller tolerance hardly narrows it.")
         return bracket
 
     @property

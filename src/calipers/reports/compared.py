@@ -16,6 +16,7 @@ from calipers.reports.answers import Answers, Questions
 from calipers.reports.comparison import MOST_SIDE_BY_SIDE
 from calipers.reports.document import (
     Badge,
+    Block,
     Cell,
     Code,
     Document,
@@ -36,8 +37,8 @@ from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import ROUNDED, notes_section, subject_file
-from calipers.reports.words import describe_subject
+from calipers.reports.sections import ROUNDED, as_facts, notes_section, subject_file
+from calipers.reports.words import assumed_text, describe_subject
 from calipers.scope import differing, easier_text, only_side, other_side
 
 if TYPE_CHECKING:
@@ -106,10 +107,22 @@ def brief_comparison(comparison: Comparison) -> Document:
         sections=(
             _side_by_side(comparison.names, comparison.answers),
             Section("Which is more private", (Items(comparison.sentences),)),
-            Section("The runs", (Items(_shortly(described)),)),
+            Section("The runs", (Items(_shortly(described)), *_assumed(named))),
             *notes_section(_shared_notes(named)),
             *(evidence_section(answers.evidence().items(), f" of {name}") for name, answers in named),
         ),
+    )
+
+
+def _assumed(named: Sequence[tuple[str, Answers]]) -> tuple[Prose, ...]:
+    """What nobody gave of the runs, each list once."""
+    found: dict[str, list[str]] = {}
+    for name, answers in named:
+        if words := assumed_text(answers.runs, stated=answers.stated).strip():
+            found.setdefault(words, []).append(name)
+    return tuple(
+        Prose(f"{'All runs' if len(names) == len(named) else ' and '.join(names)}: {words[0].lower()}{words[1:]}")
+        for words, names in found.items()
     )
 
 
@@ -227,10 +240,12 @@ def _changes(reported: Sequence[ComparedRun]) -> Section:
 
 
 def _paragraphs(reported: Sequence[ComparedRun]) -> Section:
-    return Section(
-        "Paragraphs to paste",
-        tuple(Quote(f"{one.name}. {paragraph(one.answers, one.measurement.tolerance)}") for one in reported),
-    )
+    blocks: list[Block] = []
+    for one in reported:
+        if facts := as_facts(one.answers).strip():
+            blocks.append(Prose(f"Of {one.name}: {facts}"))
+        blocks.append(Quote(f"{one.name}. {paragraph(one.answers, one.measurement.tolerance)}"))
+    return Section("Paragraphs to paste", tuple(blocks))
 
 
 def _run(number: int, one: ComparedRun) -> Section:

@@ -111,7 +111,7 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
     numbers = dict.fromkeys([*map(shared_number, changed), "number of steps"])
     if any(run.normalization == "constant" for run in changed):
         numbers["divisor"] = None
-    return replace(found, words=f"{found.words}, if {_listed(numbers)} are constants, not computed from N")
+    return replace(found, words=f"{found.words}, if {_listed(numbers)} are the same for both neighbors")
 
 
 def shared_number(run: Run) -> str:

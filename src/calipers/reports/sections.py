@@ -90,9 +90,7 @@ def measurement_sections(
         Section(
             "A paragraph to paste",
             (
-                Prose(
-                    _PASTE + _as_facts(answers) + _SIZE * (names_size(answers) and relation(answers) == "add-remove")
-                ),
+                Prose(_PASTE + as_facts(answers) + _SIZE * (names_size(answers) and relation(answers) == "add-remove")),
                 Quote(paragraph(answers, measurement.tolerance)),
             ),
         ),
@@ -102,8 +100,8 @@ def measurement_sections(
     )
 
 
-def _as_facts(answers: Answers) -> str:
-    """What the paragraph says of the training although nobody gave it; neighbors, view and unit are chosen."""
+def as_facts(answers: Answers) -> str:
+    """A sentence on what a paragraph states although nobody gave it; neighbors, view and unit are chosen."""
     found = [text for name, text in assumptions(answers.runs).items() if name not in _PROMISED]
     return _AS_FACTS.format(", ".join(found)) if found else ""
 

@@ -105,7 +105,7 @@ _COUNTED = (
 _OF_SEVERAL = "nothing is proven then for adding or removing a unit of several records"
 
 
-def coins_text(divided: bool, rate: str, steps: int) -> str:
+def coins_text(run: RunFields, divided: bool, rate: str, steps: int) -> str:
     """To draw Poisson batches at this rate, in so many steps per epoch, instead of shuffled ones.
 
     `divided`: by a number that would then depend on the data.
@@ -113,7 +113,7 @@ def coins_text(divided: bool, rate: str, steps: int) -> str:
     constant = ", and divide by a public constant" if divided else ""
     return (
         f"Let every record enter every batch by its own coin, at the rate {rate} (sampler = 'poisson'){constant}: "
-        f"{steps:,} steps per epoch; batches vary in size. {SAME_FOR_ALL.format('Rate and number of steps')} {OPACUS}"
+        f"{steps:,} steps per epoch; batches vary in size.{same_for_all(run, 'Rate and number of steps')} {OPACUS}"
     )
 
 
@@ -121,7 +121,11 @@ OPACUS = (
     "The library Opacus computes a rate, a number of steps and, by default, a divisor of its own: describe its runs "
     "with Run.from_opacus."
 )
-SAME_FOR_ALL = "{} must stay the same when a record is added or removed."
+
+
+def same_for_all(run: RunFields, numbers: str) -> str:
+    """What has to be the same for both neighbors, where one has a record more."""
+    return f" {numbers} must stay the same when a record is added or removed." if run.adjacency == "add-remove" else ""
 
 
 class PoissonScheme(Scheme):

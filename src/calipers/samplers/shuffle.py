@@ -70,7 +70,7 @@ from calipers.samplers.equal_batches import (
     with_some_remainder,
 )
 from calipers.samplers.law import SamplerLaw
-from calipers.samplers.poisson import REPLACED_LOADERS, SAME_FOR_ALL, coins_text
+from calipers.samplers.poisson import REPLACED_LOADERS, coins_text, same_for_all
 
 
 @implements("chua2024:alg3", "ertan2026:def3.2")
@@ -234,9 +234,9 @@ class ShuffleScheme(CutScheme):
         thrown = (
             "Draw every record into a random batch of the epoch independently of the others (sampler = "
             f"'balls-and-bins'){', and divide by a public constant' if divided else ''}: {steps:,} steps per epoch, "
-            f"over all records; only the batch sizes vary. {SAME_FOR_ALL.format('The number of steps')}"
+            f"over all records; only the batch sizes vary.{same_for_all(run, 'The number of steps')}"
         )
-        coins = coins_text(divided, rate, steps)
+        coins = coins_text(run, divided, rate, steps)
         return (*with_remainder(run), (thrown, change), (coins, change | {"sampler": "poisson"}))
 
     def stated(self, run: RunFields) -> Mapping[str, object]:
