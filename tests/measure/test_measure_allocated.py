@@ -268,7 +268,7 @@ def test_the_evidence_names_the_test_at_what_was_asked() -> None:
     found = measure(dealt("shuffle", 100, 1, 1.0))
     at_epsilon, at_delta = found.delta(1.25).lower_evidence, found.epsilon(1e-5)
     assert at_epsilon.kind is Kind.TEST
-    assert at_epsilon.statement.endswith("Say 'present' when the sum of all scores exceeds 1.25.")
+    assert at_epsilon.statement.endswith("Say 'used' when the sum of all scores exceeds 1.25.")
     assert f"exceeds {at_delta.lower:.10g}." in at_delta.lower_evidence.statement
     assert "U_t = exp(2 x_t/sigma - 2/sigma^2)" in at_epsilon.statement
     nothing = measure(dealt("shuffle", 100, 1, 50.0)).epsilon(0.5).lower_evidence.statement
