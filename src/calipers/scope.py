@@ -40,7 +40,7 @@ _SEEN = {
     "worst-case": "sees every noisy sum and may choose all other records and, step by step, all gradients",
     "isolated": "sees only the differing record's own noisy contribution",
 }
-_SHARED = "taken as the same for both neighbors"
+SHARED = "taken as the same for both neighbors"
 NOT_DP = "not differential privacy: the adversary sees only the differing record's own noisy contribution"
 
 
@@ -299,12 +299,12 @@ def assumptions(runs: Sequence[Run]) -> dict[str, str]:
     settings = [item for run in runs for item in assumed_settings(run).items()]
     found = {key.replace("_", " "): f"{key.replace('_', ' ')} {value}" for key, value in settings}
     if found.get("derived rate") == "derived rate public":
-        found["derived rate"] = f"the rate (batch size / number of records) {_SHARED}"
+        found["derived rate"] = f"the rate (batch size / number of records) {SHARED}"
     if "normalization" in found:
         found["normalization"] += f" ({DIVISORS['none']})"
     if counted := dict.fromkeys(_epoch_text(run) for run in runs if "last_batch" in run.assumed and leaves_over(run)):
         found["steps per epoch"] = f"steps per epoch {' and '.join(counted)}"
-    found |= {name.replace("_", " "): f"the {name} {_SHARED}" for run in runs for name in taken_as_public(run)}
+    found |= {name.replace("_", " "): f"the {name} {SHARED}" for run in runs for name in taken_as_public(run)}
     one_record = {"privacy unit": "privacy unit one record"}
     return found | (one_record if any(run.unit is None for run in runs) else {})
 

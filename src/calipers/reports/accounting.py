@@ -22,7 +22,9 @@ def claim_section(answers: Answers) -> Section:
     elif answers.as_accounted and answers.alone:
         intro += " Its number holds here for zeroing a record out; nothing is proven for adding or removing one."
     elif answers.as_accounted:
-        intro += " That is what is described here, so its number and the proof are about the same mechanism."
+        divided = any(run.normalization == "constant" for run in answers.runs)
+        same = " (dividing by a constant changes nothing)" * divided
+        intro += f" That is what is described here{same}, so its number and the proof are about the same mechanism."
     elif not comparable(answers.runs):
         intro += (
             f" This run is measured for {neighbors_text(answers.runs[0])}: the two numbers answer different questions."

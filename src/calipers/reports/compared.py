@@ -68,7 +68,7 @@ def report_comparison(comparison: Comparison, measurements: Sequence[Measurement
     brief = brief_comparison(comparison)
     document = dataclasses.replace(
         brief,
-        subject=", ".join(map(_with_file, comparison.names, comparison.files or comparison.names)),
+        subject=f"Runs: {', '.join(map(_with_file, comparison.names, comparison.files or comparison.names))}.",
         sections=(
             _side_by_side(comparison.names, [one.answers for one in reported]),
             _verdicts(comparison),

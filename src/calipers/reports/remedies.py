@@ -106,9 +106,9 @@ def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
         yield Remedy(answers.stated.remedy)
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
         yield Remedy(
-            "The bounds meet: only another run has a lower number, for example one with more noise, fewer steps"
-            f"{_fewer(answers)} or a smaller share of the data in each batch. calipers calibrate finds the noise for a "
-            "target."
+            "The bounds agree: only another run has a clearly lower number, for example one with more noise, fewer "
+            f"steps{_fewer(answers)} or a smaller share of the data in each batch. calipers calibrate finds the noise "
+            "for a target."
         )
     yield from _regret(answers)
 

@@ -47,6 +47,7 @@ from calipers.reports.uncovered import names_size, uncovered_section
 from calipers.run import KEYS, Run
 from calipers.run_keys import as_toml
 from calipers.scope import (
+    SHARED,
     VIEWS,
     assumed_settings,
     assumptions,
@@ -102,7 +103,8 @@ def measurement_sections(
 
 def as_facts(answers: Answers) -> str:
     """A sentence on what a paragraph states although nobody gave it; neighbors, view and unit are chosen."""
-    found = [text for name, text in assumptions(answers.runs).items() if name not in _PROMISED]
+    listed = assumptions(answers.runs).items()
+    found = [text for name, text in listed if name not in _PROMISED and not text.endswith(SHARED)]  # a condition there
     return _AS_FACTS.format(", ".join(found)) if found else ""
 
 
