@@ -56,10 +56,10 @@ def test_one_batch_of_all_records_is_what_standard_accounting_is_about() -> None
     assert "unlike in standard accounting" not in said
     assert "moves all later ones" not in said
     assert ZERO_OUT in said
-    assert "(40 records in 1 batch of 40 per epoch)" in said
+    assert "(40 records in 1 batch of 40 per epoch; a remainder would be dropped)" in said
     several = words(Run(**DIVIDED | {"sampler": "deterministic"}, last_batch="drop"))
     assert "unlike in standard accounting, which assumes Poisson batches" in several
-    assert "(40 records in 4 batches of 10 per epoch)" in several
+    assert "(40 records in 4 batches of 10 per epoch; a remainder would be dropped)" in several
 
 
 def test_a_last_batch_that_one_record_more_makes_is_assumed_to_be_dropped() -> None:
@@ -141,7 +141,7 @@ def test_a_public_rate_that_nobody_named_is_marked_where_sizes_differ() -> None:
     assert "the rate (batch size / number of records) taken as the same for both neighbors" in words(run)
     rated = Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)
     for other in (run.replace(derived_rate="public"), run.replace(adjacency="zero-out"), rated):
-        assert "derived rate" not in dict(run_section((other,)).blocks[1].rows)
+        assert "assumed" not in dict(run_section((other,)).blocks[1].rows).get("derived rate", "")
         assert "the rate (batch size / number of records) taken as the same for both neighbors" not in words(other)
     moving = dict(run_section((run.replace(derived_rate="moving"),)).blocks[1].rows)
     assert moving["derived rate"] == "moving: the rate is computed from each dataset's own size"

@@ -104,7 +104,7 @@ def test_bounds_are_said_to_agree_only_where_they_do(changes: dict[str, object],
 def test_what_to_change_is_never_empty() -> None:
     """Without a remedy that is measured, what lowers the numbers of every run."""
     text = change_section(()).blocks[0].text
-    assert "More noise, fewer steps and a smaller share of the data per batch do; `calipers calibrate` finds" in text
+    assert "Each of these lowers them: more noise, fewer steps, a smaller share of the data per batch." in text
     units = cp.Run(dataset_size=210, **BINS, adjacency="zero-out", unit="patient", records_per_unit=3)
     page = to_markdown(report_measurement(cp.measure(units, tolerance=0.01), Questions()).document)
     assert not re.search(r"## What to change\s+##", page)

@@ -85,12 +85,13 @@ def test_the_number_of_records_is_not_covered_where_the_report_has_it(report):
     for place in ("Report this", "A paragraph to paste", "To sign"):
         assert f"'{place}'" in item
         assert "0.1" in words.partition(place)[2]  # the rate, in each of them
-    assert "rounding it does not hide it" in item
+    assert "exactly or nearly, so rounding it does not hide it" in item
     zeroed = report_measurement(measure(RUN.replace(adjacency="zero-out")), Questions())
     rated = report_measurement(measure(cp.Run(sample_rate=0.1, steps=5, noise_multiplier=2.0)), Questions())
-    for other, has_it in ((zeroed, True), (rated, False)):
-        assert (named in to_markdown(other.document)) is has_it
-        assert (covered in to_markdown(other.document)) is has_it
+    for other in (zeroed, rated):
+        assert named not in to_markdown(other.document)
+        assert covered not in to_markdown(other.document)
+    assert "The number of records: both neighbors have it" in to_markdown(zeroed.document)
 
 
 def test_the_isolated_view_promises_no_secret_and_has_nothing_to_sign():
