@@ -46,7 +46,8 @@ class BudgetTables:
         from calipers.gate import find_budget, settings_of
 
         file = "standard input" if self._run_file == STANDARD_INPUT else self._run_file
-        own, (place, project) = settings_of(self._run_file), find_budget()
+        own = {} if self._run_file.lower().endswith(".json") else settings_of(self._run_file)  # events have no tables
+        place, project = find_budget()
         return (f"[calipers] in {file}", own), ("" if place is None else os.path.relpath(place), project)
 
     def _said(self, key: str) -> tuple[str, object] | None:
