@@ -119,7 +119,7 @@ def pfl(name: str):
 
 PFL = [
     ("cifar10", "add-remove", 0.6161 * 0.05),
-    ("whole cohort", "add-remove", (385.4, 385.6)),
+    ("whole cohort", "add-remove", (385.3, 385.6)),
     ("in turn", "zero-out", (157.87, 157.88)),
     ("adaptive", "add-remove", 0.6161),
     ("weight_by_samples", "add-remove", "WeightByDatapoints divides"),
