@@ -113,7 +113,7 @@ class Comparison(PrintedDisplay):
         for position, row in enumerate(self.answers[0].epsilon):
             sides = [only_side(answers.runs) for answers in self.answers]
             mixed, found = len(set(sides)) > 1, [answers.epsilon[position].bracket for answers in self.answers]
-            # Beside runs with numbers for both, one for adding alone has the epsilon of both: none that is finite.
+            # Against runs with numbers for both, one for adding alone has the epsilon of both: none that is finite.
             ends = [
                 (math.inf, math.inf) if mixed and side else (bracket.lower, bracket.upper)
                 for side, bracket in zip(sides, found, strict=True)
@@ -208,7 +208,7 @@ def order_of(first: Judged, second: Judged) -> Order:
     """FIRST or SECOND only when proven (see the module); SAME for equal runs or when both are proven.
 
     Guarantees about different neighbors or different adversaries answer different questions. Where a run's numbers are
-    for adding alone, removing is told for certain: it is no more private than a run with bounds for both.
+    for adding alone, whoever counts the batches sees who was removed: a run with bounds for both is more private.
     """
     one, other = first.answers, second.answers
     if _terms(one) != _terms(other):
@@ -259,7 +259,7 @@ def compare_judged(names: Sequence[str], judged: Sequence[Judged], files: Sequen
     for i, j in combinations(range(len(judged)), 2):
         order = order_of(judged[i], judged[j])
         if _terms(answers[i]) == _terms(answers[j]) and only_side(answers[i].runs) != only_side(answers[j].runs):
-            said = _beside_one_side((names[i], answers[i]), (names[j], answers[j]), order)
+            said = _against_one_side((names[i], answers[i]), (names[j], answers[j]), order)
         else:
             said = _sentence(names[i], names[j], order)
         words = " ".join([said, *_single_deltas(names, answers, i, j, order)])
@@ -319,8 +319,9 @@ def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
 
 
 def _covers_both(answers: Answers) -> bool:
-    """Whether its proofs are for adding and for removing."""
-    return not only_side(answers.runs) and all(math.isfinite(row.bracket.upper) for row in answers.epsilon)
+    """Whether its proofs are finite for adding and for removing, at every delta that was asked for, at least one."""
+    ends = [row.bracket.upper for row in answers.epsilon]
+    return not only_side(answers.runs) and bool(ends) and all(map(math.isfinite, ends))
 
 
 def _terms(answers: Answers) -> set[tuple[str, str]]:
@@ -328,7 +329,7 @@ def _terms(answers: Answers) -> set[tuple[str, str]]:
     return {(one.adjacency, one.view) for one in described}
 
 
-def _beside_one_side(first: tuple[str, Answers], second: tuple[str, Answers], order: Order) -> str:
+def _against_one_side(first: tuple[str, Answers], second: tuple[str, Answers], order: Order) -> str:
     """The verdict on two runs of which one has finite numbers for adding, or for removing, alone."""
     if order is Order.INCOMPARABLE:
         return (
@@ -336,10 +337,10 @@ def _beside_one_side(first: tuple[str, Answers], second: tuple[str, Answers], or
             f"{unit_name(first[1].runs)}."
         )
     better, worse = (first, second) if order is Order.FIRST else (second, first)
-    told = {"adding": "removed", "removing": "added"}[only_side(worse[1].runs)]
+    moved = {"adding": "removed", "removing": "added"}[only_side(worse[1].runs)]
     return (
         f"{better[0]} is certainly more private than {worse[0]} for adding and removing together: whoever counts the "
-        f"batches of {worse[0]} sees that a {unit_name(worse[1].runs)} was {told}, which its numbers do not cover."
+        f"batches of {worse[0]} sees that a {unit_name(worse[1].runs)} was {moved}, which its numbers do not cover."
     )
 
 

@@ -23,7 +23,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.implied import implied_paragraph, is_guarantee
 from calipers.reports.readings import Claimed
-from calipers.reports.relations import shared_number
+from calipers.reports.relations import listed, shared_number
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe, describe_phases
 from calipers.run import Run
@@ -85,7 +85,7 @@ def judgements(result: AuditResult) -> list[tuple[str, bool]]:
     against: dict[tuple[str, bool], list[str]] = {}
     for verdict in found:
         against.setdefault((verdict.message, verdict.outcome.value == "falsified"), []).append(verdict.judged)
-    return [(_judged(_listed(names), text), bad) for (text, bad), names in against.items()]
+    return [(_judged(listed(names), text), bad) for (text, bad), names in against.items()]
 
 
 def _judged(against: str, message: str) -> str:
@@ -246,7 +246,7 @@ def _proven(answers: Answers) -> tuple[str, str, str]:
     pairs = [f"({ceil_digits(row.bracket.upper)}, {setting(row.at)})-" for row in rows]
     bounds = [f"{ceil_digits(row.bracket.upper)} at delta = {setting(row.at)}" for row in rows]
     shown = [f"{floor_digits(row.bracket.lower)} at delta = {setting(row.at)}" for row in rows]
-    return _listed(pairs), _listed(bounds), _listed(shown)
+    return listed(pairs), listed(bounds), listed(shown)
 
 
 def _epsilons(answers: Answers, tolerance: float) -> list[str]:
@@ -270,10 +270,6 @@ def _epsilons(answers: Answers, tolerance: float) -> list[str]:
     if all(is_closed(row.bracket, tolerance) for row in proven):
         return [*sentences, f"{words}{shown}, so the bound is tight."]
     return [*sentences, f"{words}{shown}; where between attack and proof the truth lies is not known."]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _accountant() -> str:

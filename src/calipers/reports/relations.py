@@ -111,7 +111,7 @@ def _changed(runs: tuple[Run, ...], delta: float, tolerance: float, **change: st
     numbers = dict.fromkeys([*map(shared_number, changed), "number of steps"])
     if any(run.normalization == "constant" for run in changed):
         numbers["divisor"] = None
-    return replace(found, words=f"{found.words}, if {_listed(numbers)} are the same for both neighbors")
+    return replace(found, words=f"{found.words}, if {listed(numbers)} are the same for both neighbors")
 
 
 def shared_number(run: Run) -> str:
@@ -122,7 +122,8 @@ def shared_number(run: Run) -> str:
     return "batches per epoch" if scheme.whole_epochs else "sampling rate"
 
 
-def _listed(words: Iterable[str]) -> str:
+def listed(words: Iterable[str]) -> str:
+    """Words as a sentence lists them."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last
 

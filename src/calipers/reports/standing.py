@@ -126,8 +126,8 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
     """What became of the claim of one row. A proof about a weaker adversary is about that one only."""
     if answers.stated is not None:
         return _STATED
+    weaker = any(run.adjacency == "zero-out" for run in answers.runs)
     if answers.as_accounted:
-        weaker = any(run.adjacency == "zero-out" for run in answers.runs)
         return _BADGES[Standing.ELSEWHERE] if answers.alone else _ZEROED if weaker else _OWN
     if row.standing is not Standing.COVERED:
         return _BADGES[row.standing]
@@ -135,5 +135,4 @@ def claim_cell(answers: Answers, row: Claimed) -> Badge:
         return _ISOLATED
     if side := only_side(answers.runs):
         return Badge(f"proven to hold for {side} only", "plain")
-    weaker = any(run.adjacency == "zero-out" for run in answers.runs)
     return _ZEROED if weaker else _BADGES[Standing.COVERED]

@@ -37,7 +37,7 @@ from calipers.pld.division.cells import MixedCells, cell_ends, mixed_pmf
 from calipers.pld.division.folded import WIDEST, half_widths, is_one_sided, log_interval_mass
 
 _MOST_BATCH_SIZES = 100
-"""Batch sizes that are told apart, the others rounded up: more cost time in proportion."""
+"""Batch sizes that are distinguished, the others rounded up: more cost time in proportion."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ _MOST_CELLS = 3_000
 _MOST_TERMS = 1_000_000
 """Batch sizes times cells, at most: then cells are wider."""
 _MOST_ATOMS = 4_000
-"""Batch sizes that are told apart, at most: more are put together."""
+"""Batch sizes that are distinguished, at most: more are put together."""
 _MOST_REVEALED = 300.0
 """Logs of ratios beyond which a batch size counts as telling the datasets apart."""
 
